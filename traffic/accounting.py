@@ -53,7 +53,8 @@ class Account:
         flows: one row per direction of a TCP connection: see ``FLOW_COLUMNS``.
         totals: ``QUANTITIES`` of everything.
         first, last: times of the first and last packet in nanoseconds since 1970; None without packets.
-        dropped: packets that the kernel dropped while capturing; None if the files do not say.
+        dropped: packets that passed and are not in the files: the kernel dropped them, or the files had
+            reached their bound; None if not all files say that there are none.
         assumed: number of TCP directions whose segment size is assumed, because their SYNs are missing.
         damage: from where on files cannot be read, and why; packets before that are counted.
         datagrams: UDP, one row per pair and ports: see ``traffic.datagrams.DATAGRAM_COLUMNS``.
@@ -111,7 +112,7 @@ def account(
     """
     ledger = Ledger(apart, gaps)
     damage: list[str] = []
-    dropped: list[int] = []
+    drops: list[list[int | None]] = []
     for path in paths:
         file = CaptureFile(path)
         try:
@@ -119,10 +120,19 @@ def account(
                 ledger.add(records)
         except DamagedError as error:
             damage.append(str(error))
-        known = [i.dropped for i in file.interfaces if i.dropped is not None]
-        dropped += [sum(known)] if known else []
-    # Each file holds the drops of its capture so far: the largest number is the total.
-    return ledger.account(max(dropped, default=None), tuple(damage))
+        drops.append([one.dropped for one in file.interfaces])
+    return ledger.account(_all_dropped(drops), tuple(damage))
+
+
+def _all_dropped(drops: Sequence[Sequence[int | None]]) -> int | None:
+    """Return the drops of a capture from those of the interfaces of each of its files.
+
+    Each file holds the drops of its capture so far: the largest number is the total, and at least that
+    many if others do not say. That none was dropped is known only if all files say so.
+    """
+    most = max((sum(number or 0 for number in file) for file in drops), default=0)
+    silent = not drops or any(not file or None in file for file in drops)
+    return None if silent and not most else most
 
 
 @dataclass(slots=True)
@@ -209,12 +219,8 @@ class Ledger:
         payload = headers.payload
         data = np.flatnonzero(payload > 0)
         new = np.zeros(len(flow), np.int64)
-        # A SYN takes a sequence number of its own; a damaged flag that looks like one does not.
-        syn = np.zeros(len(data), np.int64)
-        for row in np.flatnonzero(headers.flags[data] & SYN).tolist():
-            syn[row] = self._flows.all[flow[data[row]]].initial == headers.sequence[data[row]]
-        new[data] = self._positions.advance(
-            flow[data], headers.sequence[data] + syn & 0xFFFFFFFF, payload[data]
+        new[data], _ = self._positions.advance(
+            flow[data], self._flows.begins(headers, flow, data), payload[data]
         )
         frames, wire = as_frames(headers, self._flows.segment[flow])
         bare = tcp & (payload == 0)

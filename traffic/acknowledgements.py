@@ -9,6 +9,7 @@ import ipaddress
 
 import numpy as np
 
+from traffic import TrafficError
 from traffic.headers import FIN, RST, SYN
 from traffic.packet_ring import Packets
 
@@ -27,9 +28,17 @@ class PureAcks:
     """
 
     def __init__(self, address: str) -> None:
-        """Count pure ACKs to an IPv4 address."""
+        """Count pure ACKs to an IPv4 address.
+
+        Raises:
+            TrafficError: it is none.
+        """
         self.count = 0
-        self._address = np.frombuffer(ipaddress.IPv4Address(address).packed, np.uint8)
+        try:
+            packed = ipaddress.IPv4Address(address).packed
+        except ValueError as error:
+            raise TrafficError(f"ACKs are counted to an IPv4 address only: {error}") from error
+        self._address = np.frombuffer(packed, np.uint8)
 
     def add(self, batch: Packets) -> None:
         """Count the pure ACKs of a batch."""

@@ -150,7 +150,8 @@ class Files:
 
     def _end(self) -> None:
         dropped = self._ring.statistics()[1]
-        block = pcapng_writing.statistics(time.time_ns(), self._ring.received + dropped, dropped)
+        passed, missing = self._ring.received + dropped, dropped + self.left_out
+        block = pcapng_writing.statistics(time.time_ns(), passed, missing)
         try:
             self._append(self._file, memoryview(block))
         finally:

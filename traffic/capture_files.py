@@ -18,6 +18,15 @@ from traffic.packet_batches import DamagedError, Interface, Records
 
 __all__ = ["CaptureFile", "DamagedError", "Interface", "Records"]
 
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"BZh": "bzip2",
+    b"\xfd7zX": "xz",
+}
+"""The first bytes of compressed files, and the programs that unpack them."""
+
 
 @dataclass(slots=True)
 class CaptureFile:
@@ -47,9 +56,12 @@ class CaptureFile:
                 elif head == struct.pack("<I", pcapng_reading.SECTION):
                     yield from pcapng_reading.read(file, self.interfaces)
                 else:
-                    content = f"begins with {head.hex(' ')}" if head else "is empty"
+                    content = f"it begins with {head.hex(' ')}" if head else "it is empty"
+                    for magic, program in _COMPRESSED.items():
+                        if head.startswith(magic):
+                            content = f"it is compressed: unpack it ({program} -d)"
                     raise TrafficError(
-                        f"{self.path} is neither a pcap nor a pcapng file: it {content}"
+                        f"{self.path} is neither a pcap nor a pcapng file: {content}"
                     )
         except pcap_reading.Damage as damage:
             raise DamagedError(

@@ -150,6 +150,8 @@ def summarize(
     for i, file in enumerate(files):
         if file.resolve() in map(Path.resolve, files[:i]):
             raise TrafficError(f"{file} is given twice and would be counted twice: name it once")
+    if per_second and per_second.resolve() in map(Path.resolve, files):
+        raise TrafficError(f"{per_second} is a capture and would be overwritten: name another file")
     account = accounting.account(files)
     if per_second:
         try:

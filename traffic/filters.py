@@ -7,6 +7,7 @@ expressions in tcpdump's language are compiled by libpcap.
 
 import ctypes
 import ipaddress
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -92,7 +93,8 @@ def compiled(expression: str, snap_length: int) -> list[Instruction]:
     handle = library.pcap_open_dead(1, snap_length)  # 1: Ethernet
     program = _FilterProgram()
     try:
-        if library.pcap_compile(handle, ctypes.byref(program), expression.encode(), 1, 0xFFFFFFFF):
+        text = os.fsencode(expression)
+        if library.pcap_compile(handle, ctypes.byref(program), text, 1, 0xFFFFFFFF):
             reason = ctypes.string_at(library.pcap_geterr(handle)).decode(errors="replace")
             raise TrafficError(f"the filter '{expression}' is not valid: {reason}")
         raw = ctypes.string_at(program.instructions, 8 * program.length)

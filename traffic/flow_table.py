@@ -147,6 +147,16 @@ class FlowTable:
         self._open(records, headers, key, flows)
         return flows
 
+    def begins(self, headers: Headers, flows: Integers, rows: Integers) -> Integers:
+        """Return the sequence number of the first byte of payload of some of a batch's packets.
+
+        A SYN takes a sequence number of its own; a damaged flag that looks like one does not.
+        """
+        result = headers.sequence[rows]
+        for row in np.flatnonzero(headers.flags[rows] & SYN).tolist():
+            result[row] += self.all[flows[rows[row]]].initial == result[row]
+        return result & 0xFFFFFFFF
+
     def _find(self, hashes: Addresses) -> Integers:
         """Return the index of each hash among the known ones; -1 for an unknown one."""
         if not len(self._hashes):

@@ -177,29 +177,31 @@ class _Dissection:
             else:  # raw IP
                 version = self._reader.rows(at, 1)[:, 0] >> 4
                 protocol[rows] = np.select([version == 4, version == 6], [_IPV4, _IPV6], 0)
+        self._step_over_tags(protocol)
         return protocol
 
     def _ethernet(self, rows: npt.NDArray[np.intp]) -> Integers:
-        """Fill in MAC addresses and step over VLAN tags; return the network layer's protocol."""
-        at, kept = self._records.at[rows], self._records.kept[rows]
-        heads = self._reader.rows(at, 14)
-        whole = kept >= ETHERNET_HEADER
+        """Fill in MAC addresses; return the protocol of what follows."""
+        heads = self._reader.rows(self._records.at[rows], 14)
+        whole = self._records.kept[rows] >= ETHERNET_HEADER
         for column, addresses in ((0, self._destination), (6, self._source)):
             low = _word(heads, column + 2).astype(np.uint64)
             high = _half(heads, column).astype(np.uint64)
             addresses[rows, 1] = np.where(whole, (high << np.uint64(32)) | low, 0)
-        network = self._network[rows]
-        protocol = np.where(whole, _half(heads, 12), 0)
+        return np.where(whole, _half(heads, 12), 0)
+
+    def _step_over_tags(self, protocol: Integers) -> None:
+        """Step over VLAN tags, which libpcap leaves in cooked packets, too."""
+        records, network = self._records, self._network
         tagged = np.flatnonzero(np.isin(protocol, _TAGS))
         for _ in range(_MOST_TAGS):
             if not len(tagged):
-                break
-            tags = self._reader.rows(at[tagged] + network[tagged], 4)
+                return
+            tags = self._reader.rows(records.at[tagged] + network[tagged], 4)
             network[tagged] += 4
-            protocol[tagged] = np.where(network[tagged] <= kept[tagged], _half(tags, 2), 0)
+            whole = network[tagged] <= records.kept[tagged]
+            protocol[tagged] = np.where(whole, _half(tags, 2), 0)
             tagged = tagged[np.isin(protocol[tagged], _TAGS)]
-        self._network[rows] = network
-        return protocol
 
     def _ipv4(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Read IPv4 headers; return the rows in which a transport header follows."""

@@ -68,12 +68,11 @@ def read(file: IO[bytes], interfaces: list[Interface]) -> Iterator[Records]:
     assert order is not None
     if len(head) < HEADER:
         raise Damage(len(head), "the file ends within its header")
-    magic, _, _, zone, _, _, link = struct.unpack(f"{order}IHHiIII", head)
-    # thiszone is the number of seconds to add to the times for UTC; it is 0 in practice.
+    magic, link = struct.unpack(f"{order}I16xI", head)
     if link & _RESERVED:
         raise Unknown(_LINK, f"the link type {link:#010x}, in which reserved bits are set")
     checksum = 2 * (link >> 28) if link & _HAS_CHECKSUM else 0  # it counts words of 16 bits
-    interface = Interface(link & 0xFFFF, TICKS[magic], zone, checksum)
+    interface = Interface(link & 0xFFFF, TICKS[magic], checksum=checksum)
     interfaces.append(interface)
     if interface.link_type not in LINK_HEADERS:
         raise unknown_link_type(_LINK, interface.link_type)

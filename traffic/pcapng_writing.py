@@ -5,6 +5,7 @@ travel with it: they are in an interface statistics block at the end of the file
 """
 
 import functools
+import os
 import platform
 import struct
 
@@ -19,6 +20,8 @@ _STATISTICS = 5
 _ENHANCED_PACKET = 6
 _BYTE_ORDER = 0x1A2B3C4D
 _LINK_TYPE_ETHERNET = 1
+_LONGEST_FILTER = 65_534
+"""Bytes of a filter that an option holds; the rest is left out."""
 _PACKET_HEAD = 28
 _PACKET_TAIL = 4
 
@@ -33,10 +36,10 @@ def header(interface: str, snap_length: int, filter_text: str, writer: str) -> b
     system = f"{platform.system()} {platform.release()}"
     section = struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1)
     section += _option(3, system.encode()) + _option(4, writer.encode()) + _option(0, b"")
-    options = _option(2, interface.encode())
+    options = _option(2, os.fsencode(interface))
     options += _option(9, b"\x09")  # if_tsresol: 10⁻⁹ s
     if filter_text:
-        options += _option(11, b"\0" + filter_text.encode())
+        options += _option(11, b"\0" + os.fsencode(filter_text)[:_LONGEST_FILTER])
     options += _option(12, system.encode()) + _option(0, b"")
     return _block(_SECTION, section) + _block(
         _INTERFACE, struct.pack("<HHI", _LINK_TYPE_ETHERNET, 0, snap_length) + options

@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from traffic.capture_files import CaptureFile
-from traffic.flow_table import Flow, FlowTable
-from traffic.headers import SYN, TCP, Headers, Integers, as_frames, dissect
+from traffic.flow_table import FlowTable
+from traffic.headers import TCP, Headers, Integers, as_frames, dissect
 from traffic.packet_batches import DamagedError, Records
-
-_FAR = 2**24
-"""Bytes from a stream's last packet beyond which a sequence number is taken for damaged."""
+from traffic.tcp_streams import NOWHERE, Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ class Segments:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = list(paths)
         self._flows = FlowTable()
-        # By flow, the sequence number and the place of the last packet.
-        self._last: dict[int, tuple[int, int]] = {}
+        self._positions = Positions()
+        self._known = 0  # flows that have a position
         self.damage: list[str] = []
 
     def direction(self, stream: int) -> Direction:
@@ -89,36 +87,28 @@ class Segments:
         headers = dissect(records)
         flow = self._flows.number(records, headers)
         wire = as_frames(headers, self._flows.segment[flow])[1]
+        new = self._flows.all[self._known :]
+        self._positions.begin(np.array([one.first for one in new], np.int64))
+        self._known += len(new)
         rows = np.flatnonzero((headers.kind == TCP) & (headers.payload > 0))
+        sequence = self._flows.begins(headers, flow, rows)
+        _, place = self._positions.advance(flow[rows], sequence, headers.payload[rows])
+        rows, place = rows[place != NOWHERE], place[place != NOWHERE]
         begin, end = _kept(records, headers, rows)
         columns = (
             flow[rows],
             records.time[rows],
-            headers.sequence[rows],
-            headers.flags[rows],
+            place,
             headers.payload[rows],
             wire[rows],
             begin,
             end,
         )
-        for stream, time, sequence, flags, length, bytes_, start, stop in zip(
+        for stream, time, at, length, bytes_, start, stop in zip(
             *(column.tolist() for column in columns), strict=True
         ):
-            place = self._place(stream, self._flows.all[stream], sequence, flags)
-            if place is not None:
-                kept = records.buffer[start:stop].tobytes()
-                yield Segment(stream, time, place, length, bytes_, kept)
-
-    def _place(self, stream: int, flow: Flow, sequence: int, flags: int) -> int | None:
-        """Return the place of a packet in its stream; None if its sequence number is damaged."""
-        if flags & SYN and sequence == flow.initial:
-            sequence += 1
-        last, place = self._last.get(stream, (flow.first, 0))
-        step = (sequence - last + 2**31) % 2**32 - 2**31
-        if abs(step) > _FAR:
-            return None
-        self._last[stream] = sequence, place + step
-        return place + step
+            kept = records.buffer[start:stop].tobytes()
+            yield Segment(stream, time, at, length, bytes_, kept)
 
 
 def _kept(records: Records, headers: Headers, rows: Integers) -> tuple[Integers, Integers]:

@@ -74,7 +74,9 @@ def show(account: Account, connections: bool) -> None:
 
     With connections there is another table of UDP by ports, if there is any UDP.
     """
-    console = Console(highlight=False)
+    # At least 200 columns: a narrow terminal would cut numbers. All text is as it is: rich would take
+    # the parts of addresses that look like it (":ab:") for emoji.
+    console = Console(width=max(Console().width, 200), highlight=False, markup=False, emoji=False)
     totals = account.totals
     if account.first is None or account.last is None:
         console.print("no packets")
@@ -87,23 +89,23 @@ def show(account: Account, connections: bool) -> None:
     )
     if account.dropped:
         console.print(
-            f"[bold red]the kernel dropped {account.dropped:,} packets of the capture: every number "
-            "here is too small[/]"
+            f"{account.dropped:,} packets were dropped by the capture: every number here is too small",
+            style="bold red",
         )
     elif account.dropped is None:
-        console.print("the files do not record whether the kernel dropped packets")
+        console.print("not all files record whether packets were dropped")
     if account.assumed:
         console.print(
             f"{account.assumed} directions of connections have no SYN in the files: their packets are "
             "split at the segment size of an MTU of 1,500"
         )
-    # At least 200 columns: a narrow terminal would cut numbers.
-    wide = Console(width=max(console.width, 200), highlight=False)
     rows = [_connection(account, row) for row in account.flows] if connections else by_pair(account)
-    wide.print(_table(rows, [n for n in _HEADINGS if n == "frames" or any(row[n] for row in rows)]))
+    console.print(
+        _table(rows, [n for n in _HEADINGS if n == "frames" or any(row[n] for row in rows)])
+    )
     if connections and len(account.datagrams):
-        wide.print("UDP, of which fragments without ports are at port 0:")
-        wide.print(
+        console.print("UDP, of which fragments without ports are at port 0:")
+        console.print(
             _table(
                 [_connection(account, row) for row in account.datagrams],
                 ["frames", "wire_bytes", "payload_bytes"],

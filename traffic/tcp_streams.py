@@ -26,6 +26,8 @@ _FAR = 2**24
 """Bytes between two packets of a stream beyond which one may be damaged: no window is as large."""
 _ABSURD = 2**30
 """Bytes behind a stream's end from which nothing is sent again."""
+NOWHERE = np.iinfo(np.int64).min
+"""The place of a damaged packet, which belongs to no stream."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,9 @@ class Positions:
             result[stream] = gaps[0][0]
         return result
 
-    def advance(self, stream: Integers, sequence: Integers, payload: Integers) -> Integers:
+    def advance(
+        self, stream: Integers, sequence: Integers, payload: Integers
+    ) -> tuple[Integers, Integers]:
         """Record packets, in the order in which they were captured.
 
         Args:
@@ -82,10 +86,11 @@ class Positions:
             payload: bytes of its payload; more than 0.
 
         Returns:
-            The number of bytes of each payload that were not seen before; 0 of a damaged packet.
+            The number of bytes of each payload that were not seen before, and its place in the stream;
+            0 and ``NOWHERE`` of a damaged packet.
         """
         if not len(stream):
-            return np.zeros(0, np.int64)
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         order = np.argsort(stream, kind="stable")
         streams = stream[order]
         first = np.flatnonzero(np.diff(streams, prepend=-1))
@@ -97,9 +102,11 @@ class Positions:
         damaged = self._damaged(groups, sizes, numbers, step, new)
         if damaged.any():
             sound = order[~damaged]
-            result = np.zeros_like(new)
-            result[sound] = self.advance(stream[sound], sequence[sound], payload[sound])
-            return result
+            result, place = np.zeros_like(new), np.full_like(new, NOWHERE)
+            result[sound], place[sound] = self.advance(
+                stream[sound], sequence[sound], payload[sound]
+            )
+            return result, place
         start = self._unwrap(groups, first, sizes, numbers, step)
         end = start + new
         before = np.empty_like(end)  # where the stream ended when the packet came
@@ -112,9 +119,9 @@ class Positions:
             new[rows] = self._disorder(
                 groups[odd], sizes[odd], start[rows], end[rows], before[first[odd]]
             )
-        result = np.empty_like(new)
-        result[order] = new
-        return result
+        result, place = np.empty_like(new), np.empty_like(new)
+        result[order], place[order] = new, start
+        return result, place
 
     def _damaged(
         self, groups: Integers, sizes: Integers, sequence: Integers, step: Integers, size: Integers

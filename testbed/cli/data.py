@@ -70,4 +70,4 @@ def list_datasets(
             h.at or "",
             "verified" if h.verified else h.problem,
         )
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)

@@ -8,9 +8,10 @@ import typer
 
 from testbed import number_text as q
 from testbed.cli.options import AnyRun, AsJson, RunsRoot
-from testbed.device_names import BACKGROUND_NAME
+from testbed.device_names import BACKGROUND_NAME, is_aggregator, is_server
 from testbed.display.standard_streams import tell
 from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 from traffic import TrafficError
 
 if TYPE_CHECKING:
@@ -61,24 +62,26 @@ def traffic(
 
         typer.echo(text())
         return
+    from testbed.cli.traffic_frames import frames_as_json, show_frames
+
     found = resolve(run, runs)
     counted: list[tuple[RecordedRun, dict[str, Any]]] = []
     for found_run in found:
         try:
-            if frames:
-                from testbed.cli.traffic_frames import show_frames
-
-                show_frames(found_run, as_json)
+            if frames and not as_json:
+                show_frames(found_run)
             else:
-                counted.append((found_run, _count(found_run)))
+                count = frames_as_json if frames else _count
+                counted.append((found_run, count(found_run)))
         except NoRunError as error:
             if len(found) == 1:
                 raise
             tell(f"left out: {error}")
-    if frames:
-        return
     if as_json:
-        typer.echo(json_text([counts for _, counts in counted], indent=2))
+        told = [counts for _, counts in counted]
+        # The messages of one run are one object, in one line, as they are many.
+        only = frames and len(found) == 1
+        typer.echo(json_text(told[0] if only else told, indent=None if frames else 2))
         return
     for found_run, counts in counted:
         _show(found_run, counts)
@@ -99,15 +102,22 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    wide = Console(width=max(console.width, 160), highlight=False)
-    capture, server = counted["capture"], "the server"
-    wide.print(
-        f"{run.id}: {capture['records']:,} packets captured, {capture['dropped']:,} dropped, "
+    # All text is as it is: a name or a path may look like rich's markup.
+    wide = Console(width=max(Console().width, 160), highlight=False, markup=False, emoji=False)
+
+    def say(text: str) -> None:
+        wide.print(printable(text))
+
+    capture, there = counted["capture"], printable(_together(counted["captured_at"]))
+    dropped = f"{capture['dropped']:,}" if "dropped" in capture else "an unknown number"
+    say(
+        f"{run.id}: {capture['records']:,} packets captured, {dropped} dropped, "
         f"{q.as_bytes(capture['bytes'])} in {q.as_number(len(capture['files']), 'file')}"
     )
     for problem in counted["damage"]:
-        wide.print(problem)
+        say(problem)
+    if any((run.directory / "traffic").glob("earlier-*")):
+        say("(of the run's last session; the files of those before it are in traffic/earlier-N)")
     table = Table(box=None, pad_edge=False)
     table.add_column("direction")
     table.add_column("device")
@@ -120,7 +130,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     ]
     for name in used:
         table.add_column(_COLUMNS[name], justify="right")
-    for direction, text in (("ingress", f"to {server}"), ("egress", f"from {server}")):
+    for direction, text in (("ingress", f"to {there}"), ("egress", f"from {there}")):
         all_rows = [row for row in counted["devices"] if row["direction"] == direction]
         rows = [row for row in all_rows if row["device"] != BACKGROUND_NAME]
         rows.sort(key=lambda row: -row["wire_bytes"])
@@ -128,7 +138,7 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
         table.add_row(text, f"all {len(rows)}", *_cells(total, used, direction))
         shown = rows if len(rows) <= 8 else [*rows[:3], *rows[-1:]]
         for row in (*shown, *(row for row in all_rows if row not in rows)):
-            table.add_row("", row["device"], *_cells(row, used, direction))
+            table.add_row("", printable(row["device"]), *_cells(row, used, direction))
     wide.print(table)
     if len(counted["devices"]) > 16:
         wide.print(
@@ -142,7 +152,17 @@ def _show(run: "RecordedRun", counted: dict[str, Any]) -> None:
     for difference in counted["differences"]:
         whose = f" of {difference['device']}" if difference["device"] else ""
         numbers = f"{difference['expected']:,} and {difference['found']:,}"
-        wide.print(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
+        say(f"  {difference['ledgers']}{whose}: {numbers}: {difference['reason']}")
+
+
+def _together(names: Sequence[str]) -> str:
+    """Return the devices at whose links was captured: servers, with aggregators, or one peer."""
+    aggregators = sum(map(is_aggregator, names))
+    servers = len(names) - aggregators
+    if len(names) == 1 and not is_server(names[0]):
+        return names[0]
+    text = "the server" if servers == 1 else f"{servers} servers"
+    return f"{text} and {q.as_number(aggregators, 'aggregator')}" if aggregators else text
 
 
 def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[str]:
@@ -170,7 +190,8 @@ def _ports(rows: Sequence[Mapping[str, Any]]) -> "Table":
         names = ("frames", "wire_bytes", "stream_bytes", "retransmitted_bytes")
         sums = [f"{sum(row[name] for row in own):,}" for name in names]
         where = f"{protocol} {port or 'fragments'}"
-        table.add_row("" if way == before else way, where, program or "–", str(len(own)), *sums)
+        name = printable(program) or "–"
+        table.add_row("" if way == before else way, where, name, str(len(own)), *sums)
         before = way
     return table
 

@@ -10,26 +10,35 @@ from testbed import number_text as q
 from testbed.display.standard_streams import tell
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.message_table import FIELDS, captured_messages
-from testbed.telemetry.json_text import json_text
+from testbed.untrusted_text import printable
 from testbed.wire.header_fields import as_line
 
 _LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
 
 
-def show_frames(run: RecordedRun, as_json: bool) -> None:
-    """Print the messages of a run by time: a line each, or one JSON object of all.
+def frames_as_json(run: RecordedRun) -> dict[str, Any]:
+    """Return the messages of a run by time, without what their headers do not say.
 
     Raises:
         NoRunError: the run has none, or its capture cannot be read.
     """
     table, damage = captured_messages(run)
-    if as_json:
-        rows = [{name: v for name, v in row.items() if v is not None} for row in _rows(table)]
-        typer.echo(json_text({"run": run.id, "damage": damage, "messages": rows}))
-        return
+    rows = [{name: v for name, v in row.items() if v is not None} for row in _rows(table)]
+    return {"run": run.id, "damage": damage, "messages": rows}
+
+
+def show_frames(run: RecordedRun) -> None:
+    """Print the messages of a run by time, a line each.
+
+    Raises:
+        NoRunError: the run has none, or its capture cannot be read.
+    """
+    table, damage = captured_messages(run)
     for problem in damage:
-        tell(problem)
-    typer.echo(f"{run.id}: {q.as_number(len(table), 'message')}; seconds since training began")
+        tell(printable(problem))
+    typer.echo(
+        f"{printable(run.id)}: {q.as_number(len(table), 'message')}; seconds since training began"
+    )
     heading = ("seconds", "from → to", "kind", "bytes", "wire bytes", "header")
     names = ("time", "ends", "kind", "bytes", "wire", "fields")
     typer.echo(_LINE.format(**dict(zip(names, heading, strict=True))))
@@ -37,7 +46,7 @@ def show_frames(run: RecordedRun, as_json: bool) -> None:
         typer.echo(
             _LINE.format(
                 time=f"{row['time']:.6f}",
-                ends=f"{row['source']} → {row['destination']}",
+                ends=printable(f"{row['source']} → {row['destination']}"),
                 kind=row["kind"] or "?",
                 bytes=f"{row['bytes']:,}",
                 wire=f"{row['wire_bytes']:,}",

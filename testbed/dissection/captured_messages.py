@@ -5,6 +5,7 @@ capture of headers cuts off a header that begins within a segment, after the end
 its message is reported as unknown, up to the next segment that begins with a header.
 """
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -80,13 +81,15 @@ class _Stream:
         self.messages: list[CapturedMessage] = []
         self._direction = direction
         self._seen = 0 if begun else place
+        # By place, and by arrival, since several may have one place and one time.
         self._early: list[tuple[int, int, Segment]] = []
+        self._arrivals = itertools.count()
         self._header = b""  # of the last message, while parts of it are missing
 
     def take(self, segment: Segment) -> None:
         """Take the next segment of the capture."""
         if segment.place > self._seen:
-            heappush(self._early, (segment.place, segment.time, segment))
+            heappush(self._early, (segment.place, next(self._arrivals), segment))
             return
         self._advance(segment)
         while self._early and self._early[0][0] <= self._seen:

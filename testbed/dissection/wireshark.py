@@ -109,7 +109,7 @@ local function show(tvb, at, pinfo, tree)
   branch:add(fields.captured, UInt64(captured)):set_generated()
   if captured > 0 then branch:add(fields.body, tvb(at + HEADER, captured)) end
   if captured < size then branch:append_text(": payload not captured") end
-  said[#said + 1] = string.format("%d bytes", HEADER + size)
+  said[#said + 1] = string.format("%.0f bytes", HEADER + size)
   local line = kinds[kind] .. "(" .. table.concat(said, ", ") .. ")"
   branch:append_text(", " .. line)
   pinfo.cols.info:append(" " .. line)

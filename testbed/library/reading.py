@@ -126,7 +126,7 @@ class Run:
         Columns: time (seconds since training began), seconds (from its first byte to its last), source,
         destination, kind (null if its header was not captured), what its header says (device,
         parameters, encoding, version, base, loss, …; null where the kind has none), bytes, wire_bytes,
-        sent_again_bytes, and whole: whether all of it was seen. A damaged file is a warning.
+        sent_again_bytes, and whole: whether all of it was seen. What the capture lacks is a warning.
 
         Raises:
             NoRunError: the run was not captured, or the capture cannot be read.

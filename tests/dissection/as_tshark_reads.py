@@ -14,7 +14,9 @@ def as_tshark_reads(path: Path, folder: Path) -> list[dict[str, str]]:
     script.write_text(dissector())
     command = ["tshark", "-n", "-X", f"lua_script:{script}", "-r", str(path), "-Y", "testbed"]
     told = subprocess.run([*command, "-T", "json"], capture_output=True, text=True, check=True)
-    assert "Lua" not in told.stderr, told.stderr
+    assert "Lua" not in told.stderr and "_ws.lua.error" not in told.stdout, (
+        told.stderr + told.stdout
+    )
     found: list[dict[str, str]] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

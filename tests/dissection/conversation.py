@@ -75,8 +75,9 @@ def write(
     packets: Sequence[tuple[bool, int, bytes]],
     snap_length: int,
     initial: int = 2**32 - 5000,
+    apart: int = 1,
 ) -> None:
-    """Write a capture (pcap, nanoseconds) with SYNs and these packets, a millisecond apart."""
+    """Write a capture (pcap, nanoseconds) with SYNs and these packets, some milliseconds ``apart``."""
     rows = [(True, -1, 0x02, b""), (False, -1, 0x12, b"")]
     rows += [(worker, place, 0x18, payload) for worker, place, payload in packets]
     content = [struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65_535, 1)]
@@ -94,6 +95,6 @@ def write(
             + payload
         )
         kept = packet[:snap_length]
-        time = 1_000_000 + number // 1000, number % 1000 * 10**6
+        time = 1_000_000 + number * apart // 1000, number * apart % 1000 * 10**6
         content += [struct.pack("<IIII", *time, len(kept), len(packet)), kept]
     path.write_bytes(b"".join(content))

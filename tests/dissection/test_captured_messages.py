@@ -1,5 +1,6 @@
 """The messages found in a capture are those that were sent, whatever the packets and what was kept."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -53,9 +54,10 @@ def test_packets_in_full_give_every_message_in_any_order_of_arrival(
             packets[index], packets[index + 1] = packets[index + 1], packets[index]
     for index in range(len(packets) - 1, 0, -1):
         if random.random() < 0.1:
-            packets.insert(index + 1, packets[index])
-            again += len(packets[index][2])
-    write(tmp_path / "c.pcap", packets, FULL)
+            worker, place, data = packets[index]
+            packets.insert(index + 1, (worker, place, data[: random.randint(1, len(data))]))
+            again += 1
+    write(tmp_path / "c.pcap", packets, FULL, apart=seed % 2)
     messages, damage = read_messages([tmp_path / "c.pcap"])
     assert damage == []
     for worker in (True, False):
@@ -107,13 +109,21 @@ def test_a_message_that_was_cut_off_is_not_whole(tmp_path: Path) -> None:
     assert last.announced == last.size + len(packets[-1][2])
 
 
-def test_what_follows_lost_packets_is_found_again(tmp_path: Path) -> None:
-    packets = list(segments(None, conversation(Random(2), 5), 400))
-    pushes = [
-        index for index, (worker, _, data) in enumerate(packets) if worker and data[:4] == b"TB\1\5"
+@pytest.mark.parametrize("size", [1_000, 20_000_000])
+def test_what_follows_lost_packets_is_found_again(tmp_path: Path, size: int) -> None:
+    """However many bytes of the stream are lost, among them the second push's header."""
+    said = conversation(Random(2), 5)
+    of_worker = [index for index, one in enumerate(said) if one.kind is Kind.PUSH]
+    said[of_worker[1]] = replace(said[of_worker[1]], body=bytes(size))
+    packets = list(segments(None, said, 60_000))
+    begin = sum(len(one.data) for one in said[: of_worker[1]] if one.worker)
+    lost = [
+        (worker, place, data)
+        for worker, place, data in packets
+        if not (worker and begin <= place < begin + size)
     ]
-    lost = packets[: pushes[1]] + packets[pushes[1] + 1 :]  # the header of the second push
     write(tmp_path / "c.pcap", lost, FULL)
     found = of_side(read_messages([tmp_path / "c.pcap"])[0], worker=True)
     bases = [message.fields["base"] for message in found if message.kind is Kind.PUSH]
     assert bases == [0, 2, 3, 4]
+    assert sum(m.size for m in found) == sum(len(data) for worker, _, data in lost if worker)

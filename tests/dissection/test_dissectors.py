@@ -12,7 +12,7 @@ from scapy.sessions import TCPSession
 from scapy.utils import rdpcap
 
 from testbed.dissection.scapy_layer import LAYERS, Hello, Message, Pull, Push, messages_in
-from testbed.wire.frames import Kind
+from testbed.wire.frames import Kind, header
 from tests.dissection.as_tshark_reads import as_tshark_reads
 from tests.dissection.conversation import Said, conversation, segments, write
 
@@ -95,3 +95,13 @@ def test_tshark_puts_messages_together(sent: list[Said], tmp_path: Path) -> None
     assert [base for base, _ in pushes] == [one.number for one in sent if one.kind is Kind.PUSH]
     losses = [one.loss for one in sent if one.kind is Kind.PUSH]
     assert [loss for _, loss in pushes] == pytest.approx(losses, rel=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.parametrize("length", [2**31, 2**48 - 1, 2**63, 2**64 - 1])
+def test_a_message_of_any_pretended_length_is_shown(tmp_path: Path, length: int) -> None:
+    head = header(Kind.PUSH, 7, encoding=1, loss=0.5, length=length)
+    write(tmp_path / "c.pcap", [(True, 0, head + b"body")], FULL, initial=1000)
+    (found,) = as_tshark_reads(tmp_path / "c.pcap", tmp_path)
+    assert (found["testbed.base"], found["testbed.length"]) == ("7", str(length))
+    assert found["testbed.captured"] == "4"

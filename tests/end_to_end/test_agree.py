@@ -4,13 +4,18 @@ The emulation has real namespaces and sockets; the simulation is one process. Th
 each shape of algorithm.
 """
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from bench.agree import SPEC, carry_out, pairs
+from testbed.runs.ledgers.ledgers import Ledgers
+from tests.end_to_end.conftest import CommandLine
 
 pytestmark = [
     pytest.mark.real,
@@ -28,7 +33,21 @@ def agree(tmp_path: Path, spec: dict[str, Any]) -> list[str]:
     for pair in found:
         assert pair.emulated["ended"] == "completed"
         assert pair.differences() == [], pair.emulated["algorithm"]
+    for capture in tmp_path.glob("namespaces/*/*/*/traffic"):
+        splits_as_counted(capture)
     return [pair.emulated["parameters_sha256"] for pair in found]
+
+
+def splits_as_counted(capture: Path) -> None:
+    """Assert that the captured streams have as much payload as the servers have counted, by device."""
+    table = pq.read_table(capture / "accounting.parquet").to_pylist()
+    counted, split = Counter[str](), Counter[str]()
+    for one in (one for ledgers in Ledgers.load_all(capture) for one in ledgers.over_links):
+        counted[str(one.device)] += one.payload_bytes
+    for row in table:
+        if row["direction"] == "ingress":
+            split[row["device"]] += row["payload_bytes"]
+    assert split == counted, capture
 
 
 def simulated(tmp_path: Path, spec: dict[str, Any]) -> str:
@@ -52,6 +71,11 @@ def test_each_shape_is_the_same_in_namespaces_and_in_the_simulator(
     spec["training"]["updates"] = 60
     digests = agree(tmp_path, spec)
     assert len(set(digests)) == len(digests)  # so that equal digests mean something
+    line, runs = CommandLine(tmp_path), ("--runs", tmp_path / "namespaces")
+    said = line.do("traffic", "agree", *runs).stdout
+    assert "to the server " in said and "from peer-" in said  # which there is observed
+    messages = json.loads(line.do("traffic", "agree", *runs, "--frames", "--json").stdout)
+    assert len({one["run"] for one in messages}) == len(digests)
 
 
 def test_encodings_pulls_and_error_feedback_agree(tmp_path: Path, spec: dict[str, Any]) -> None:

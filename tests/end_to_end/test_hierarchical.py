@@ -57,6 +57,8 @@ def written(tmp_path: Path, **changes: Any) -> Path:
 def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
     found = pairs(written(tmp_path, training={"updates": 60}), tmp_path)
     assert len(found) == 3
+    said = CommandLine(tmp_path).do("traffic", "--runs", tmp_path / "namespaces").stdout
+    assert said.count("to the server and 2 aggregators ") == 3
     for pair in found:
         assert pair.differences() == [], pair.emulated["algorithm"]
         assert set(pair.emulated["aggregators"]) == {"aggregator-0", "aggregator-1"}

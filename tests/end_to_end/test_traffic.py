@@ -211,6 +211,30 @@ def test_a_recount_by_the_command_agrees(run: Path, tmp_path: Path) -> None:
     assert "worker-3" in said and "payload" in said
 
 
+def test_a_path_and_a_name_are_printed_as_they_are(broken: Path, tmp_path: Path) -> None:
+    """What rich would take for markup, and what a terminal would act on."""
+    where = tmp_path / "a[b][/c]:ab:" / broken.name
+    where.parent.mkdir(parents=True)
+    broken.rename(where)
+
+    def change(content: dict[str, Any]) -> None:
+        names = content["devices"]
+        content["devices"] = {at: f"{name}[/d]:ab:\x1b" for at, name in names.items()}
+
+    ledgers(where, change)
+    for options in ([], ["--frames"]):
+        said = CommandLine(tmp_path).do("traffic", where, *options)
+        assert said.returncode == 0, said.stderr
+        assert "[/c]:ab:/" in said.stdout and "worker-3[/d]:ab:\\x1b" in said.stdout
+
+
+def test_of_a_resumed_run_the_last_session_is_shown(broken: Path, tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    assert "last session" not in line.do("traffic", broken).stdout
+    (broken / "traffic" / "earlier-1").mkdir()
+    assert "(of the run's last session; " in line.do("traffic", broken).stdout
+
+
 @pytest.mark.parametrize("name", ["message_bytes", "incomplete_bytes"])
 def test_a_role_that_reports_another_number_is_caught(
     broken: Path, tmp_path: Path, name: str
@@ -276,6 +300,10 @@ def test_packets_dropped_by_the_capture_are_the_reported_reason(
     ledgers(broken, change)
     (difference,) = again(broken, tmp_path)["differences"]
     assert difference["reason"] == "the capture dropped 7 packets"
+    line = CommandLine(tmp_path)
+    told = json.loads(line.do("traffic", broken, "--frames", "--json").stdout)
+    assert told["damage"] == ["the capture dropped 7 packets"]
+    assert "the capture dropped 7 packets" in line.do("traffic", broken, "--frames").stderr
 
 
 def test_a_bound_on_the_capture_is_kept_and_reported(command: CommandLine) -> None:
@@ -298,6 +326,14 @@ def test_the_capture_can_be_switched_off(command: CommandLine) -> None:
     assert result.returncode == 2 and "was not captured" in result.stderr
 
 
+def test_a_simulation_has_no_capture(command: CommandLine) -> None:
+    spec = command.spec(SMALL | {"training": {"updates": 5}})
+    assert command.do("simulate", spec, "--no-report").returncode == 0
+    for options in ([], ["--frames"]):
+        refused = command.do("traffic", *options)
+        assert refused.returncode == 2 and "is a simulation: its wire bytes" in refused.stderr
+
+
 def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLine) -> None:
     started = command.start_run(SMALL | {"training": {"updates": 600}})
     started.until_training()
@@ -307,6 +343,9 @@ def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLin
     traffic = started.record("summary")["traffic"]
     assert traffic["reconciled"] is False
     assert "the capture ended early" in traffic["differences"][0]["reason"]
+    said = command.do("traffic", started.run_directory)
+    assert said.returncode == 0, said.stderr
+    assert f"{traffic['capture']['records']:,} packets captured, an unknown number" in said.stdout
 
 
 def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:

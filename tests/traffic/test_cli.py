@@ -8,11 +8,13 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import RawPcapWriter
 
 from tests.traffic.isolation import traffic as in_a_process
-from tests.traffic.packets import ADDRESS, TIMESTAMPS, frame, network, other, segment
+from tests.traffic.packets import ADDRESS, MAC, TIMESTAMPS, frame, network, other, segment
 from traffic.cli import main
 from traffic.packet_totals import QUANTITIES
 
@@ -76,7 +78,7 @@ def test_summarize_prints_a_table(traffic: Run, file: Path) -> None:
     text = " ".join(lines)
     assert "7 packets in 1.000 s from 2023-11-14 22:13:20 UTC" in text
     assert "8 frames" in text
-    assert "do not record whether the kernel dropped packets" in text
+    assert "not all files record whether packets were dropped" in text
     head = next(line for line in lines if line.startswith("source"))
     assert "sent again" in head
     assert "other" not in head  # there are no such packets
@@ -85,6 +87,24 @@ def test_summarize_prints_a_table(traffic: Run, file: Path) -> None:
     # Ethernet 14, IPv6 40, TCP 20 and 12 of options (16 with the MSS, padded).
     data, again = 2000 + 2 * 86, 572 + 86
     assert row == [a, b, "5", f"{data + again + 86 + 90:,}", "2,000", "172", "86", "90", "658", "0"]
+
+
+def test_addresses_are_printed_as_they_are(traffic: Run, tmp_path: Path) -> None:
+    """Every byte and every short group of an address, some of which are names of emoji to rich."""
+    path = tmp_path / "addresses.pcap"
+    writer = RawPcapWriter(str(path), linktype=1)
+    writer.write_header(None)
+    macs = [f"02:{byte:02x}:00:{byte:02x}:{byte:02x}:00" for byte in range(256)]
+    groups = [f"fd00:{number:x}:{number:x}:{number:x}::1" for number in range(1, 256)]
+    for mac in macs:
+        writer.write_packet(bytes(Ether(src=mac, dst=MAC["b"], type=0x0806)))
+    for address in groups:
+        writer.write_packet(
+            bytes(Ether(dst=MAC["b"], src=MAC["a"]) / IPv6(src=address, dst="fd00::"))
+        )
+    writer.close()
+    printed = {line.split()[0] for line in traffic("summarize", path).stdout.splitlines()}
+    assert printed >= {*macs, *groups}
 
 
 def test_summarize_prints_json(traffic: Run, file: Path) -> None:
@@ -156,6 +176,7 @@ def test_an_empty_capture_has_no_packets(traffic: Run, file: Path) -> None:
     [
         (["summarize", "no-such-file"], 1, "no-such-file cannot be read: No such file"),
         (["summarize", "pyproject.toml"], 1, "is neither a pcap nor a pcapng file"),
+        (["summarize", "Makefile", "--per-second", "./Makefile"], 1, "would be overwritten"),
         (["summarize"], 2, "Missing argument"),
         (["capture"], 2, "--interface"),
         (["capture", "-i", "lo", "tcp", "--exclude-host", "1.2.3.4"], 2, "not both"),

@@ -16,9 +16,9 @@ PACKETS = [bytes([n]) * 12 + b"\x88\xcc" + bytes(n) for n in (46, 60, 101, 47, 8
 BEGAN = 1_700_000_000
 
 
-def pcap(order: str = "<", nano: bool = False, link: int = 1, zone: int = 0) -> bytes:
+def pcap(order: str = "<", nano: bool = False, link: int = 1) -> bytes:
     magic, tick = (0xA1B23C4D, 1) if nano else (0xA1B2C3D4, 1000)
-    result = struct.pack(f"{order}IHHiIII", magic, 2, 4, zone, 0, 65535, link)
+    result = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, link)
     for i, raw in enumerate(PACKETS):
         result += struct.pack(f"{order}IIII", BEGAN + i, 123_456_789 // tick, len(raw), len(raw))
         result += raw

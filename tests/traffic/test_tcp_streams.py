@@ -62,15 +62,15 @@ def test_every_byte_is_new_once(
         start = ends[stream] if place is None else place
         ends[stream] = start + length
         rows.append((stream, (firsts[stream] + start) % 2**32, length))
-        expected.append(oracles[stream].take(start, length))
+        expected.append((oracles[stream].take(start, length), start))
     positions = Positions()
     positions.begin(np.array(firsts[:1]))
     positions.begin(np.array(firsts[1:]))
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     bounds = [0, *sorted(c for c in cuts if c < len(rows)), len(rows)]
     for a, b in pairwise(bounds):
         columns = np.array(rows[a:b], np.int64).reshape(-1, 3).T
-        found += positions.advance(*columns).tolist()
+        found += zip(*(one.tolist() for one in positions.advance(*columns)), strict=True)
     assert found == expected
     assert positions.missing.tolist() == [oracle.missing for oracle in oracles]
     assert positions.whole.tolist() == [oracle.whole for oracle in oracles]
@@ -83,7 +83,7 @@ def test_a_stream_may_be_longer_than_the_sequence_numbers() -> None:
     for batch in range(3):  # 12 GiB in packets of 1 MiB
         at = np.arange(4096, dtype=np.int64) + batch * 4096
         sequence = (7 + at * length) % 2**32
-        new = positions.advance(np.zeros(4096, np.int64), sequence, np.full(4096, length))
+        new, _ = positions.advance(np.zeros(4096, np.int64), sequence, np.full(4096, length))
         assert new.sum() == 4096 * length
     assert positions.missing.tolist() == [0]
 
@@ -95,7 +95,7 @@ def test_many_streams_with_large_gaps_may_be_in_one_batch() -> None:
     positions.begin(np.zeros(count, np.int64))
     stream = np.repeat(np.arange(count), 3)
     sequence = np.tile([0, 2**30, 2**30 + 50], count)
-    new = positions.advance(stream, sequence, np.tile([100, 100, 100], count))
+    new, _ = positions.advance(stream, sequence, np.tile([100, 100, 100], count))
     assert new.reshape(-1, 3).tolist() == [[100, 100, 50]] * count
     assert set(positions.missing.tolist()) == {2**30 - 100}
 
@@ -125,7 +125,7 @@ def test_a_packet_with_a_damaged_sequence_number_is_none_of_the_stream(
     found: list[int] = []
     bounds = [0, *sorted(c for c in cuts if c < len(rows)), len(rows)]
     for a, b in pairwise(bounds):
-        found += positions.advance(*np.array(rows[a:b], np.int64).reshape(-1, 3).T).tolist()
+        found += positions.advance(*np.array(rows[a:b], np.int64).reshape(-1, 3).T)[0].tolist()
     assert found == expected
     assert positions.missing.tolist() == [0]
     assert positions.end.tolist() == [62 * length]
@@ -138,7 +138,7 @@ def test_a_stream_with_a_hundred_thousand_gaps_is_followed_quickly() -> None:
     positions.begin(np.array([0]))
     zero = np.zeros(count, np.int64)
     odd = np.arange(count, dtype=np.int64) * 20 + 10
-    assert positions.advance(zero, odd, zero + 10).sum() == 10 * count
+    assert positions.advance(zero, odd, zero + 10)[0].sum() == 10 * count
     assert positions.missing.tolist() == [10 * count]
-    assert positions.advance(zero, odd[::-1] - 10, zero + 10).sum() == 10 * count
+    assert positions.advance(zero, odd[::-1] - 10, zero + 10)[0].sum() == 10 * count
     assert positions.missing.tolist() == [0]

@@ -4,19 +4,25 @@ The files are written here, field by field. What is in the frames is counted fro
 (``tests.traffic.packets``), and by tshark.
 """
 
+import bz2
 import dataclasses
+import functools
+import gzip
 import itertools
 import json
+import lzma
 import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.traffic.packets import TIMESTAMPS, Count, Sent, frame, network, other, segment
+from traffic import TrafficError
 from traffic.accounting import QUANTITIES, account
 
 BEGAN = 1_700_000_000
@@ -25,8 +31,12 @@ HEADS = {1: 14, 101: 0, 113: 16, 276: 20}
 CHECKSUMS = [b"", b"\xaa\xbb", b"\xaa\xbb\xcc\xdd"]
 
 
-def frames() -> list[bytes]:
-    """Make a connection with segments before segmentation, and frames of other kinds."""
+def frames(tags: int = 0) -> tuple[bytes, ...]:
+    """Make a connection with segments before segmentation, and frames of other kinds.
+
+    Args:
+        tags: VLAN tags of each.
+    """
     talk: list[tuple[str, int, str, int, list[object]]] = [
         ("a", 0, "S", 0, [("MSS", 1460)]),
         ("b", 0, "SA", 0, [("MSS", 1200)]),
@@ -39,13 +49,21 @@ def frames() -> list[bytes]:
     made = []
     for source, sequence, flags, size, options in talk:
         layer = segment(source, 1234, sequence, flags, options) / (b"x" * size)
-        made.append(frame(source, 0, network(4, source, False, False) / layer, 0x0800))
-    made += [frame("b", 0, *other(kind, "b", 4, 300)) for kind in ("udp", "icmp")]
-    return made
+        made.append(frame(source, tags, network(4, source, False, False) / layer, 0x0800))
+    made += [frame("b", tags, *other(kind, "b", 4, 300)) for kind in ("udp", "icmp")]
+    return tuple(made)
 
 
 IP_FRAMES = frames()
 ARP = frame("a", 0, *other("arp", "a", 4, 0))
+TAGGED = (*frames(1), *frames(2))
+OF_LINK = {
+    1: (*IP_FRAMES, *TAGGED, ARP),
+    101: IP_FRAMES,
+    113: (*IP_FRAMES, *TAGGED),
+    276: (*IP_FRAMES, *TAGGED),
+}
+"""Frames of every kind that an interface of a link type captures."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +86,8 @@ def packets(raws: Sequence[bytes], link: int, checksum: bytes, snap: int) -> lis
     return made
 
 
-def expected(raws: Sequence[bytes], link: int, snap: int) -> dict[str, int]:
+@functools.cache
+def expected(raws: tuple[bytes, ...], link: int, snap: int) -> dict[str, int]:
     """Return the totals of frames of which so much is captured."""
     count = Count()
     for i, raw in enumerate(raws):
@@ -83,9 +102,9 @@ def expected(raws: Sequence[bytes], link: int, snap: int) -> dict[str, int]:
 
 def pcap(made: Sequence[Packet], order: str, nano: bool, link: int) -> tuple[bytes, list[int]]:
     """Return a file, and the places at which its packets end."""
-    result = struct.pack(
-        f"{order}IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link
-    )
+    magic = 0xA1B23C4D if nano else 0xA1B2C3D4
+    # No tool reads the two words after the version, thiszone and sigfigs.
+    result = struct.pack(f"{order}IHHiIII", magic, 2, 4, 3600, 9, 65535, link)
     ends = []
     for one in made:
         result += struct.pack(f"{order}IIII", BEGAN + one.tick, 5, len(one.kept), one.length)
@@ -160,7 +179,7 @@ def same(path: Path, content: bytes, sums: dict[str, int]) -> None:
 def test_pcap_files_count_as_their_frames(
     tmp_path: Path, order: str, nano: bool, link: int
 ) -> None:
-    raws = [*IP_FRAMES, ARP] if link == 1 else IP_FRAMES
+    raws = OF_LINK[link]
     for checksum, snap in itertools.product(CHECKSUMS, (70, 65535)):
         made = packets(raws, link, checksum, snap)
         flags = len(checksum) // 2 << 28 | 0x0400_0000 if checksum else 0
@@ -182,7 +201,7 @@ def test_pcapng_files_count_as_their_frames(
     tmp_path: Path, order: str, kind: int, clock: Clock
 ) -> None:
     for link, checksum, snap in itertools.product(HEADS, CHECKSUMS, (70, 65535)):
-        raws = [*IP_FRAMES, ARP] if link == 1 else IP_FRAMES
+        raws = OF_LINK[link]
         made = packets(raws, link, checksum, snap)
         size = len(checksum)
         # The length in bytes, in bits, with each packet, and with each packet against the interface.
@@ -210,6 +229,37 @@ def test_sections_interfaces_and_link_types_are_interleaved(tmp_path: Path) -> N
                 one = dataclasses.replace(one, tick=i)
                 content += packet(order, kind, CLOCKS[1 + number], one, number)
         same(tmp_path / "file", content, expected(IP_FRAMES, 1, 65535))
+
+
+@pytest.mark.parametrize(
+    ("files", "dropped"),
+    [
+        ([], None),
+        ([[]], None),
+        ([[None]], None),
+        ([[0], [0]], 0),
+        ([[0], [None]], None),  # the capture was killed after its first file was full
+        ([[None], [0]], None),
+        ([[3], [None]], 3),
+        ([[3], [5]], 5),  # each file has the drops so far
+        ([[3, 4], [1, 2]], 7),
+        ([[0, None]], None),
+        ([[0, 0]], 0),
+    ],
+)
+def test_that_nothing_was_dropped_is_known_if_all_files_say_so(
+    tmp_path: Path, files: list[list[int | None]], dropped: int | None
+) -> None:
+    """``files``: the drops that the statistics of each file's interfaces state, if there are any."""
+    paths = [tmp_path / str(number) for number in range(len(files))]
+    for path, interfaces in zip(paths, files, strict=True):
+        content = section("<") + interface("<", 1, CLOCKS[1]) * len(interfaces)
+        for number, drops in enumerate(interfaces):
+            if drops is not None:
+                counted = option("<", 5, struct.pack("<Q", drops))
+                content += block("<", 5, struct.pack("<III", number, 0, 0) + counted)
+        path.write_bytes(content)
+    assert account(paths).dropped == dropped
 
 
 def variants() -> list[tuple[bytes, list[int]]]:
@@ -244,6 +294,15 @@ def test_a_file_that_is_cut_off_or_ends_in_zeros_is_counted_up_to_there(
         assert found.totals["records"] == len(ends)
         (damage,) = found.damage
         assert f"{path} is damaged at byte {len(whole):,}: " in damage
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def test_a_compressed_file_is_to_be_unpacked(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "file").write_bytes(pack(variants()[0][0]))
+    with pytest.raises(TrafficError, match=r"it is compressed: unpack it \(\w+ -d\)"):
+        account([tmp_path / "file"])
 
 
 def test_the_command_counts_what_it_can_and_ends_with_1(tmp_path: Path) -> None:

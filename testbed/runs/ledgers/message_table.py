@@ -9,6 +9,7 @@ from testbed.dissection.captured_messages import CapturedMessage, read_messages
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
+from testbed.runs.ledgers.reconciliation import flaw_of
 from testbed.runs.ledgers.traffic_account import capture_files, captured_ledgers
 from testbed.wire.frames import Kind
 from testbed.wire.header_fields import meant_fields
@@ -34,7 +35,7 @@ _SCHEMA = pa.schema(
 
 
 def captured_messages(run: RecordedRun) -> tuple[pa.Table, list[str]]:
-    """Return one row for each message in a run's capture, and what is damaged in the files.
+    """Return one row for each message in a run's capture, and why some may be missing or not whole.
 
     Columns: time (seconds since training began; since the first message if it did not begin), seconds
     (from its first byte to its last), source, destination, kind (null if its header was not captured),
@@ -52,14 +53,15 @@ def captured_messages(run: RecordedRun) -> tuple[pa.Table, list[str]]:
 
 
 def _read(each: Sequence[Ledgers], directory: Path) -> tuple[pa.Table, list[str]]:
-    """Return the table, and what is damaged; ``each``: the ledgers of each captured device."""
+    """Return the table, and what is wrong; ``each``: the ledgers of each captured device."""
     found: list[CapturedMessage] = []
     damage: list[str] = []
     names: dict[str, str] = {}
     for ledgers in each:
         messages, damaged = read_messages(capture_files(directory, ledgers.of))
         found += messages
-        damage += damaged
+        flaw = flaw_of(ledgers.capture or {}, damaged)
+        damage += dict.fromkeys([*damaged, *([flaw] if flaw else [])])
         names |= ledgers.devices
     found.sort(key=lambda message: message.begin)
     origin = found[0].begin if found else 0

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from testbed.device_names import aggregator_name, is_aggregator, server_place, worker_name
 from testbed.results.reading.journals import read_updates
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
-from testbed.wire.frames import HEADER
 
 Integers = npt.NDArray[np.int64]
 
@@ -30,18 +29,30 @@ class Pushes(NamedTuple):
 
 
 def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
-    """Locate each device's pushes in its stream.
+    """Locate the pushes of each device that sent any in its stream.
 
-    Of what peers sent, and what an aggregator's devices sent it, only the sum is known.
+    Of what peers sent, and what an aggregator's devices sent it, only the sum is known. Of a server
+    that was killed only the pushes in the journal are: it could not report its earlier connections.
     """
     of_aggregator = ledgers.of is not None and is_aggregator(ledgers.of)
-    peers = any(one.device and one.device.startswith("peer") for one in ledgers.connections)
-    if of_aggregator or peers:
-        return {
-            one.device: Pushes(np.array([one.message_bytes]), np.array([one.payload_bytes]))
-            for one in ledgers.connections
-            if one.device is not None
-        }
+    connections: dict[str, list[ConnectionLedger]] = {}
+    for one in ledgers.connections:
+        if one.device is not None:
+            connections.setdefault(one.device, []).append(one)
+    peers = any(name.startswith("peer") for name in connections)
+    rows = {} if of_aggregator or peers else _rows(run, ledgers)
+    if rows and ledgers.server_kills:
+        connections = {}
+    none = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    located = {
+        name: locate(*rows.get(name, none), connections.get(name, ()))
+        for name in {**connections, **rows}
+    }
+    return {name: pushes for name, pushes in located.items() if len(pushes.ends)}
+
+
+def _rows(run: Path, ledgers: Ledgers) -> dict[str, tuple[Integers, Integers]]:
+    """Return the bytes of each device's messages and payloads, as the updates' journal has them."""
     updates = read_updates(run).slice(ledgers.earlier_updates)
     if ledgers.of is not None:
         updates = updates.filter(updates["server"].to_numpy() == server_place(ledgers.of))
@@ -51,9 +62,7 @@ def locate_pushes(run: Path, ledgers: Ledgers) -> Mapping[str, Pushes]:
     order = np.argsort(worker, kind="stable")
     starts = np.flatnonzero(np.diff(worker[order], prepend=-1))
     return {
-        (name := name_of(int(worker[rows[0]]))): locate(
-            message[rows], payload[rows], [one for one in ledgers.connections if one.device == name]
-        )
+        name_of(int(worker[rows[0]])): (message[rows], payload[rows])
         for rows in np.split(order, starts[1:])
         if len(rows)
     }
@@ -87,9 +96,8 @@ def locate(message: Integers, payload: Integers, connections: Sequence[Connectio
         ends.append(begin + np.cumsum(message[mine]))
         sizes.append(payload[mine])
         late = connection.payload_bytes - int(payload[mine].sum())
-        if late > 0:  # one push that came when training was over, after a pull and its own header
-            end = (int(ends[-1][-1]) if last > done else begin) + 2 * HEADER.size + late
-            ends.append(np.array([end]))
+        if late > 0:  # came when training was over, as the last of the connection
+            ends.append(np.array([begin + connection.message_bytes]))
             sizes.append(np.array([late]))
         begin += connection.received_bytes
         done = last

@@ -5,7 +5,7 @@ ports. A fault may leave bytes in the capture that never reached the server (dam
 after the connection was closed); the flow's acknowledgements tell them from bytes that are lost.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -55,8 +55,9 @@ def reconcile(ledgers: Ledgers, found: Account) -> list[LedgerDifference]:
         The differences; empty if all ledgers agree.
     """
     assert ledgers.capture is not None
-    flaw = _flaw(ledgers.capture, found)
-    reported, read = int(ledgers.capture.get("records", 0)), found.totals["records"]
+    flaw = flaw_of(ledgers.capture, found.damage)
+    read = found.totals["records"]
+    reported = ledgers.capture.get("records", read)
     differences: list[LedgerDifference] = []
     if read != reported:
         reason = flaw or "the files were changed, or are not all there"
@@ -91,12 +92,16 @@ def _socket_differences(
         )
 
 
-def _flaw(capture: CaptureReport, found: Account) -> str | None:
-    """Return what is known to be wrong with the whole capture; None if nothing is."""
+def flaw_of(capture: CaptureReport, damage: Sequence[str]) -> str | None:
+    """Return what is known to be wrong with a whole capture; None if nothing is.
+
+    Args:
+        damage: what is wrong with its files.
+    """
     if capture.get("error"):
         return f"the capture ended early: {capture['error']}"
-    if found.damage:
-        return found.damage[0]
+    if damage:
+        return damage[0]
     if capture.get("dropped"):
         return f"the capture dropped {capture['dropped']:,} packets"
     if capture.get("left_out"):

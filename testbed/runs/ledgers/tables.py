@@ -21,7 +21,7 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
 
     Seconds count from when training began; from the capture's beginning if it did not. The stream
     bytes of ingress are split into payload and framing by the run's updates; in a run that was cut
-    short, bytes after a device's last update count as neither.
+    short, or whose server was killed, bytes after a device's last update count as neither.
 
     Args:
         found: the account of the capture.
@@ -53,7 +53,8 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
         **{name: rows[name] for name in QUANTITIES},
     }
     pushes = locate_pushes(run, ledgers)
-    payload, known = _split(rows, device, direction, pushes, final=ledgers.final)
+    final = ledgers.final and not ledgers.server_kills
+    payload, known = _split(rows, device, direction, pushes, final=final)
     framing = np.where(columns["direction"] == "ingress", known - payload, 0)
     columns |= {"payload_bytes": payload, "framing_bytes": framing}
     names = [name for name in flows.dtype.names or () if name != "pair"]

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from testbed.device_names import SERVER_NAME
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -105,8 +106,9 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     """Do as ``settle`` without writing anything, and add up each device's traffic.
 
     Returns:
-        The result of ``settle``, and ``damage``: what is wrong with the files; ``devices``: totals of
-        each device and direction; ``ports``, of programs: those of each device, direction and port.
+        The result of ``settle``, and ``damage``: what is wrong with the files; ``captured_at``: the
+        devices at whose links was captured; ``devices``: totals of each device and direction, where
+        ingress is what these received; ``ports``, of programs: those of each device, way and port.
 
     Raises:
         TrafficError: a capture cannot be read.
@@ -130,6 +132,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     return {
         **_together(each, entries),
         "damage": damage,
+        "captured_at": [one.devices.get(one.server, one.of or SERVER_NAME) for one in each],
         "devices": devices.to_pylist(),
         **({"ports": ports} if ports else {}),
     }
@@ -139,9 +142,11 @@ def captured_ledgers(run: RecordedRun) -> list[Ledgers]:
     """Return the ledgers of each server of a run that was captured, or of its observed peer.
 
     Raises:
-        NoRunError: it was not captured.
+        NoRunError: it was not captured, or is a simulation.
         TrafficError: they cannot be read.
     """
+    if run.manifest.engine == "simulation":
+        raise NoRunError(f"{run.id} is a simulation: its wire bytes are modelled, not captured")
     each = Ledgers.load_all(run.directory / "traffic")
     if not each[0].captured:
         raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
@@ -178,17 +183,16 @@ def capture_files(directory: Path, of: str | None) -> list[Path]:
 
 
 def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
-    capture = ledgers.capture
-    if capture is None:
-        # The run was cut short, and with it the capture, before it could report its totals.
+    capture = ledgers.capture or {"error": "the run was cut short"}
+    if "records" not in capture:  # it could not report its totals: those of its files
         files = capture_files(directory, ledgers.of)
         capture = {
             "records": found.totals["records"],
-            "dropped": found.dropped or 0,
+            **({} if found.dropped is None else {"dropped": found.dropped}),
             "left_out": 0,
             "bytes": sum(path.stat().st_size for path in files),
             "files": [path.name for path in files],
-            "error": "the run was cut short",
+            "error": capture["error"],
             "complete": False,
         }
     differences = reconcile(ledgers, found) if ledgers.final else []

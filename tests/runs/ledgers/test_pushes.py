@@ -1,9 +1,13 @@
 """The positions of a worker's pushes in the stream of its several connections."""
 
-import numpy as np
+from dataclasses import replace
+from pathlib import Path
 
-from testbed.runs.ledgers.ledgers import ConnectionLedger
-from testbed.runs.ledgers.pushes import Pushes, locate
+import numpy as np
+import pytest
+
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
+from testbed.runs.ledgers.pushes import Pushes, locate, locate_pushes
 
 
 def connection(message: int, payload: int, incomplete: int = 0) -> ConnectionLedger:
@@ -30,11 +34,35 @@ def test_pushes_lie_after_all_bytes_of_earlier_connections() -> None:
     assert sizes.tolist() == [100] * 5
 
 
-def test_a_push_after_training_is_placed_without_a_row() -> None:
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("pulls", [0, 32])
+def test_a_push_after_training_ends_where_its_connection_does(rows: int, pulls: int) -> None:
+    """Whether the protocol has pulls or not, and whether the worker has a row in the journal."""
+    message = np.array([64 + pulls + 132, pulls + 132])[:rows]
+    received = 64 + (rows + 1) * (pulls + 132)
+    payload = 100 * (rows + 1)
     ends, sizes = locate(
-        np.array([196]), np.array([100]), [connection(196, 100), connection(360, 100)]
+        message, np.full(rows, 100), [connection(received, payload), connection(received, payload)]
     )
-    assert ends.tolist() == [196, 196 + 64 + 100] and sizes.tolist() == [100, 100]
+    assert ends[-1] == 2 * received and sizes.sum() == 2 * payload
+    for place, sent in ((received, payload), (2 * received, 2 * payload)):
+        assert Pushes(ends, sizes).payload_before(np.array([place])).tolist() == [sent]
+
+
+@pytest.mark.parametrize("device", ["worker-0", "peer-1"])
+def test_a_device_without_rows_has_pushes_over_all_its_connections(
+    tmp_path: Path, device: str
+) -> None:
+    both = [replace(connection(196, 100), device=device), replace(connection(96, 0), device=device)]
+    ledgers = Ledgers("10.77.0.1", {"10.77.0.5": device}, True, connections=both)
+    (pushes,) = locate_pushes(tmp_path, ledgers).values()
+    assert (pushes.ends.tolist(), pushes.sizes.tolist()) == ([196], [100])
+
+
+def test_a_device_that_pushes_nothing_is_not_located(tmp_path: Path) -> None:
+    evaluator = replace(connection(64, 0), device="evaluator")
+    ledgers = Ledgers("10.77.0.1", {}, True, connections=[evaluator])
+    assert locate_pushes(tmp_path, ledgers) == {}
 
 
 def test_pushes_of_a_run_cut_short_are_placed_without_connections() -> None:

@@ -13,9 +13,12 @@ from traffic.packet_totals import QUANTITIES, SECOND_COLUMNS
 OBSERVED, SENDER = "10.77.0.1", "10.77.0.5"
 
 
-@pytest.mark.parametrize(("final", "framing"), [(True, [60, 40]), (False, [60, 0])])
+@pytest.mark.parametrize(
+    ("final", "kills", "framing"),
+    [(True, 0, [60, 40]), (False, 0, [60, 0]), (True, 1, [60, 0])],
+)
 def test_a_stream_is_split_at_the_payload_s_place(
-    tmp_path: Path, final: bool, framing: list[int]
+    tmp_path: Path, final: bool, kills: int, framing: list[int]
 ) -> None:
     """The payload is bytes 60 to 160 of the stream, which has 100 bytes in each of two seconds."""
     connection = ConnectionLedger(
@@ -30,6 +33,7 @@ def test_a_stream_is_split_at_the_payload_s_place(
         reason=None,
     )
     ledgers = Ledgers(OBSERVED, {SENDER: "peer-1"}, True, began=1000.5, connections=[connection])
+    ledgers.server_kills = kills
     if final:
         ledgers.capture, ledgers.counter = {}, {}
     seconds = np.zeros(3, SECOND_COLUMNS)
