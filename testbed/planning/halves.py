@@ -9,15 +9,18 @@ import numpy as np
 from testbed.algorithms import ALGORITHMS, ENTRY_POINTS, algorithm_named
 from testbed.algorithms.roles import Part
 from testbed.algorithms.server_half import AsynchronousServer
-from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.images import share_out
 from testbed.planning.plan import Plan
 from testbed.plugins.names import failures_of, is_plugin
 from testbed.training import computation
+from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
-from testbed.updates import checked
+from testbed.updates import FloatVector, Layout, Update, checked
+
+_LOCAL_STEPS = 3
+"""The most local steps of a leg that are tried: thousands would take as long as the training."""
 
 
 def plugin_of(plan: Plan) -> str | None:
@@ -29,8 +32,8 @@ def plugin_of(plan: Plan) -> str | None:
 def check_halves(plan: Plan) -> None:
     """Make a half of each part of a plug-in's algorithm, and have them pass on one gradient.
 
-    A worker's half compresses it if the worker pushes every gradient, and an asynchronous server's
-    half applies what it returns. What is built in has tests.
+    A worker's half makes its first push of it, and an asynchronous server's half applies that. What is
+    built in has tests.
 
     Raises:
         DataError: the dataset cannot be read.
@@ -45,10 +48,7 @@ def check_halves(plan: Plan) -> None:
     gradient = np.linspace(-1, 1, layout.total, dtype=np.float32)
     zeros = np.zeros(layout.total, np.float32)
     if "worker" in parts:
-        with _told(name, "worker"):
-            worker = computation.worker_half(settings, layout, 0)
-            if computation.legs(settings, 0) == ONE_GRADIENT:
-                update = checked(worker.compress(gradient), layout.total, worker)
+        update = first_push(settings, layout, gradient)
     if "server" in parts:
         first = slices_of(settings, layout)[0]
         with _told(name, "server"):
@@ -62,6 +62,25 @@ def check_halves(plan: Plan) -> None:
     if "peer" in parts:
         with _told(name, "peer"):
             computation.peer_half(settings, layout, zeros, 0)
+
+
+def first_push(settings: Settings, layout: Layout, gradient: FloatVector) -> Update:
+    """Return what worker 0 pushes first if each of its gradients is this one, at parameters of zero.
+
+    Raises:
+        SpecError: its half fails, or pushes nothing; the text says where.
+    """
+    with _told(settings.algorithm.name, "worker"):
+        half = computation.worker_half(settings, layout, 0)
+        parameters = np.zeros(layout.total, np.float32)
+        for leg in computation.legs(settings, 0):
+            for step in range(min(leg.gradients - leg.pushes, _LOCAL_STEPS)):
+                half.local(step, parameters, gradient.copy(), 0)
+            if leg.pushes:
+                if not leg.asks:
+                    half.go_on(parameters, gradient, 0)
+                return checked(half.compress(gradient.copy()), layout.total, half)
+        raise SpecError("none of its legs pushes")
 
 
 @contextmanager

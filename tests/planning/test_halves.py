@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.cli.plan_text import as_json, describe
 from testbed.doctor.requirements import problems
 from testbed.errors import SpecError
 from testbed.experiment.load import load
@@ -18,6 +19,25 @@ COMPRESSING = """\
                 return {}
         return Half()
 """
+
+LOCAL = """\
+        class Half(WholeGradient):
+            def local(self, step, parameters, gradient, version):
+                self.sum = gradient + (self.sum if step else {})
+            def compress(self, gradient):
+                return DenseUpdate(self.sum + gradient)
+        return Half()
+    @staticmethod
+    def legs(options, conditions):
+        return (Leg(conditions.own_images // conditions.batch_size),)
+    @classmethod
+    def trains_locally(cls, options):
+        return True
+"""
+"""A half that can only compress what its local steps have left, as many as its images are for."""
+IMPORTED = (
+    "from testbed.algorithms.worker_half import Leg\nfrom testbed.updates import DenseUpdate\n"
+)
 
 
 @pytest.fixture
@@ -63,3 +83,37 @@ def test_a_mistake_is_found_with_its_place(folder: Path, old: str, new: str, sai
         look_for_problems(folder)
     assert str(refused.value).startswith("algorithm rules:Momentum: its half of the ")
     assert said in str(refused.value)
+
+
+def with_local_steps(folder: Path, beginning: str) -> Path:
+    path = folder / "rules.py"
+    lines = path.read_text().replace(WORKER, LOCAL.format(beginning)).splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if line.startswith("import"))
+    path.write_text("".join((*lines[:first], IMPORTED, *lines[first:])))
+    return folder
+
+
+def test_a_half_is_tried_with_the_local_steps_before_its_push(folder: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"worker fails, rules.py, line \d+: NameError: name 'nought'"
+    ):
+        look_for_problems(with_local_steps(folder, "nought"))
+
+
+def test_a_leg_without_a_gradient_is_refused(folder: Path) -> None:
+    path = with_local_steps(folder, "0") / "rules.py"
+    path.write_text(path.read_text().replace("// conditions.batch_size", "// 10**6"))
+    with pytest.raises(
+        SpecError, match="worker fails: ValueError: a leg has one gradient or more, and not 0"
+    ):
+        look_for_problems(folder)
+
+
+def test_a_plan_foretells_the_bytes_of_such_a_half(folder: Path) -> None:
+    plans = plan(load(with_local_steps(folder, "0") / "momentum.yaml"))
+    look_for_problems(folder)
+    assert (
+        as_json(plans[1])["expected"]["payload_bytes"]
+        == as_json(plans[0])["expected"]["payload_bytes"]
+    )
+    assert "about 43.8 MB of payload" in describe(plans)[2]
