@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from testbed.algorithms.diagnostic import diagnosed
 from testbed.algorithms.peer_half import Parcel, PeerHalf
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches, Draw
@@ -121,8 +122,9 @@ class PeerComputation:
         staleness = self.half.version - self._base
         sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
         messages = [message for sending in sent for message in sending.messages]
-        values = self.half.diagnose() if self._diagnostics else {}
-        told = [values[name] for name in self._diagnostics]
+        told: Sequence[float] = ()
+        if self._diagnostics:
+            told = diagnosed(self.half.diagnose(), self._diagnostics)
         self._steps += 1
         if self._checkpoints is not None and self._steps % self._checkpoints.every == 0:
             self._checkpoints.keep(self.half.version, self.half.parameters)
