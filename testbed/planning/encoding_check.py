@@ -4,7 +4,7 @@ import numpy as np
 
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
-from testbed.planning.halves import first_push
+from testbed.planning.halves import differ, first_push
 from testbed.planning.plan import Plan
 from testbed.plugins.names import failures_of
 from testbed.training.slices import slices_of
@@ -67,21 +67,11 @@ def _tried(codec: OwnCodec, update: Update) -> EncodeError | None:
         again = codec.decode(encoding, memoryview(body))
     except WireError as error:
         raise TestbedError(f"{error}, which it has written of a {kind} update") from error
-    if _differs(read, again):
+    if differ(read, again):
         raise TestbedError(f"encoding {codec.choice.own}: decode() reads the same body in two ways")
-    if not codec.lossy and _differs(read, update):
+    if not codec.lossy and differ(read, update):
         raise TestbedError(
             f"encoding {codec.choice.own}: a {kind} update is another one when it is read: set lossy = "
             "True, or mend decode()"
         )
     return None
-
-
-def _differs(one: Update, other: Update) -> bool:
-    """Return True if two updates are not of one kind with equal bits."""
-    if isinstance(one, SparseUpdate) and isinstance(other, SparseUpdate):
-        if not np.array_equal(one.indices, other.indices):
-            return True
-    elif not (isinstance(one, DenseUpdate) and isinstance(other, DenseUpdate)):
-        return True
-    return one.values.tobytes() != other.values.tobytes()

@@ -125,7 +125,7 @@ def failures_of(what: str) -> Iterator[None]:
     except (TestbedError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of a plug-in anything may come, SystemExit too
-        place = place_of(error)
+        place = nearest_place(error)
         where = "" if place is None else f", {place}"
         raise SpecError(f"{what} fails{where}: {said(error)}") from error
 
