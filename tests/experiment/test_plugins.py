@@ -121,6 +121,17 @@ def test_a_file_that_cannot_be_used_is_the_only_problem(folder: Path) -> None:
     assert "algorithms" not in str(refused.value)
 
 
+def test_two_files_of_one_name_are_refused_unless_they_say_the_same(folder: Path) -> None:
+    (folder / "more").mkdir()
+    more = folder / "more" / "rules.py"
+    more.write_text((folder / "rules.py").read_text())
+    path = write(folder, plugins=["rules.py", "more/rules.py"])
+    load(path)
+    more.write_text(more.read_text().replace("default=0.9", "default=0.8"))
+    with pytest.raises(SpecError, match="both be the module rules, and only one"):
+        load(path)
+
+
 def test_an_image_has_the_files_of_the_experiment_and_no_other_modules(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,19 @@ class PluginSpec(Section):
         return PluginSource(Path(self.file).stem, self.content)
 
 
+def of_several_names(plugins: tuple[PluginSpec, ...]) -> tuple[PluginSpec, ...]:
+    """Return plug-ins' files, of which two may have one name only if they say the same."""
+    files: dict[str, PluginSpec] = {}
+    for one in plugins:
+        other = files.setdefault(one.source.module, one)
+        if other.content != one.content:
+            raise ValueError(
+                f"'{other.file}' and '{one.file}' would both be the module {one.source.module}, and "
+                "only one of them can: give one another name"
+            )
+    return plugins
+
+
 def _text(path: Path) -> str:
     try:
         with os.fdopen(open_file(path, follow=True), encoding="utf-8") as file:
