@@ -203,6 +203,44 @@ def test_a_mistake_in_a_law_is_named(folder: Path, options: dict[str, Any], text
     assert text in str(refused.value)
 
 
+DURATION = "a duration is a number of seconds, 0 or more and finite"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "text"),
+    [
+        ("-0.1", f"Weibull.sample has drawn -0.1: {DURATION}"),
+        ("math.nan", f"Weibull.sample has drawn nan: {DURATION}"),
+        ("None", f"Weibull.sample has drawn None: {DURATION}"),
+        ("[0.1, 0.2]", f"Weibull.sample has drawn [0.1, 0.2]: {DURATION}"),
+        (
+            "next(COUNT)",
+            "Weibull.sample() draws 1 and then 2 from streams that are alike, so that runs would "
+            "differ: let it draw from its argument only",
+        ),
+    ],
+)
+def test_what_a_law_draws_is_a_duration_and_the_same_each_time(
+    folder: Path, drawn: str, text: str
+) -> None:
+    path = of_law(folder)
+    before, returns, _ = LAW.rpartition("return ")
+    (folder / "laws.py").write_text(
+        f"{before}{returns}{drawn}\nfrom itertools import count\nCOUNT = count(1)\n"
+    )
+    with pytest.raises(SpecError) as refused:
+        load(path)
+    assert str(refused.value).endswith(f": {text}")
+
+
+def test_a_duration_may_be_any_kind_of_number(folder: Path) -> None:
+    path = of_law(folder)
+    before, returns, _ = LAW.rpartition("return ")
+    (folder / "laws.py").write_text(f"import numpy as np\n{before}{returns}np.float32(0.5)\n")
+    (one, _) = plan(load(path))
+    assert type(durations(one.settings, "compute")[0].of_device(0).sample(0.0)) is float
+
+
 MODEL = """
 from torch import nn
 
