@@ -100,6 +100,20 @@ def change(path: Path, old: str, new: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
+def test_data_that_are_others_in_the_nodes_are_the_reason(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    """The process that loads them is the first of the nodes' namespace: its end is not the reason."""
+    path = experiment(tmp_path, "pictures.yaml", engine="emulation", checkpoints={})
+    pictures = tmp_path / "pictures.py"
+    pictures.write_text(pictures.read_text().replace("default_rng(len(rows))", "default_rng()"))
+    done = command.do("run", path, "--no-report")
+    assert done.returncode == 1, done.stderr
+    assert "its function returns other data than when the run was planned" in done.stderr
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
 @pytest.mark.parametrize(
     ("engine", "clock"),
     [("simulation", "virtual"), ("emulation", "virtual"), ("emulation", "wall")],
