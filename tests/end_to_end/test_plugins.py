@@ -45,6 +45,10 @@ def test_a_file_that_has_changed_does_not_change_the_resumed_run(
     done = command.do("resume", directory)
     assert done.returncode == 0, done.stderr
     assert (directory / "parameters.npy").read_bytes() == before
+    assert (
+        "warning: goes on with the code of rules.py with which the run began: the file"
+        in done.stderr
+    )
 
 
 def test_an_installed_module_that_has_changed_is_noticed(

@@ -48,6 +48,14 @@ class PluginSpec(Section):
         return self
 
     @property
+    def has_changed(self) -> bool:
+        """True if the file can be read, and says something else than the spec has of it."""
+        try:
+            return _text(Path(self.file)) != self.content
+        except ValueError:
+            return False
+
+    @property
     def source(self) -> PluginSource:
         """The file as a module to install."""
         assert self.content is not None
