@@ -41,7 +41,7 @@ def test_a_half_returns_every_diagnostic_that_its_algorithm_declares(name: str) 
 def test_a_diagnostic_without_a_number_is_named(values: Any) -> None:
     with pytest.raises(RunError, match="declare gap, for which diagnose"):
         diagnosed(values, ["gap"])
-    assert diagnosed({"gap": np.float32(3), "k": 2}, ["k", "gap"]) == [2.0, 3.0]
+    assert diagnosed({"gap": np.float64(3), "k": 2}, ["k", "gap"]) == [2.0, 3.0]
 
 
 def test_synchronous_sgd_reports_k_and_the_late_gradients_of_each_update() -> None:
