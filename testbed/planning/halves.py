@@ -8,6 +8,7 @@ import numpy as np
 
 from testbed.algorithms import ALGORITHMS, ENTRY_POINTS, algorithm_named
 from testbed.algorithms.diagnostic import diagnosed
+from testbed.algorithms.peer_half import parcels_of
 from testbed.algorithms.roles import Part
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
@@ -66,7 +67,11 @@ def check_halves(plan: Plan) -> None:
             computation.aggregator_half(settings, layout, 1)
     if "peer" in parts:
         with _told(name, "peer"):
-            computation.peer_half(settings, layout, np.zeros(layout.total, np.float32), 0)
+            peer = computation.peer_half(settings, layout, np.zeros(layout.total, np.float32), 0)
+            gradient = np.linspace(-1, 1, layout.total, dtype=np.float32)
+            for parcel in parcels_of(peer, peer.step(gradient)) if peer.ready else ():
+                checked(parcel.update, layout.total, peer)
+            _check_copies(peer, gradient)
 
 
 def first_push(settings: Settings, layout: Layout, gradient: FloatVector) -> Update:
