@@ -19,6 +19,7 @@ from testbed.algorithms.backup_workers.dynamic import DynamicBackupWorkers
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.algorithms.dana import Dana, DanaGa, DanaSa
 from testbed.algorithms.dc_asgd import DcAsgd
+from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.downpour import Downpour
 from testbed.algorithms.easgd import Easgd
 from testbed.algorithms.fedavg import FedAvg
@@ -79,6 +80,11 @@ def algorithm_named(name: str) -> type[Algorithm]:
             "AggregatedAlgorithm or PeerAlgorithm of testbed.algorithms.interface"
         )
     check_complete(name, found, found.parts)
+    if wrong := [one for one in found.diagnostics if not isinstance(one, Diagnostic)]:
+        raise SpecError(
+            f"'{name}': {wrong[0]!r} in its diagnostics is no "
+            "testbed.algorithms.diagnostic.Diagnostic"
+        )
     return found
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.server_half import ServerHalf, UnexpectedMessageError
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update, checked
 
@@ -68,7 +68,7 @@ class CombiningHalf(ServerHalf):
             time: now, in seconds since training began by the run's clock.
 
         Raises:
-            ValueError: the version is older than the one before.
+            UnexpectedMessageError: the version is older than the one before.
         """
 
 
@@ -126,7 +126,7 @@ class AggregatorHalf(CombiningHalf):
 
     def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
         if version < self.version and not self._goes_back:
-            raise ValueError(f"version {version} comes after version {self.version}")
+            raise UnexpectedMessageError(f"version {version} comes after version {self.version}")
         self._goes_back = False
         if self._changed_at is not None:
             changed = parameters.view(np.uint32) != self.parameters.view(np.uint32)
@@ -179,7 +179,9 @@ class AggregatorHalf(CombiningHalf):
             self._late += 1
             return None
         if worker in self._taken:
-            raise ValueError(f"a second update of worker {worker} for version {base_version}")
+            raise UnexpectedMessageError(
+                f"a second update of worker {worker} for version {base_version}"
+            )
         self._add(update, first=not self._taken)
         self._taken.add(worker)
         self._count += count

@@ -4,7 +4,10 @@ An algorithm declares them, and its server's half returns their values after eac
 directory has them in ``diagnostics.parquet``, and their meaning in the manifest.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from testbed.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +25,21 @@ class Diagnostic:
     name: str
     meaning: str
     estimates: str = ""
+
+
+def diagnosed(values: Mapping[str, float], names: Sequence[str]) -> list[float]:
+    """Return what a half's ``diagnose`` has returned, in the order of the declared names.
+
+    Raises:
+        RunError: it has no number for one of them.
+    """
+    found = []
+    for name in names:
+        try:
+            found.append(float(values[name]))
+        except (KeyError, TypeError, ValueError):
+            raise RunError(
+                f"the algorithm's diagnostics declare {name}, for which diagnose() returned no number: "
+                f"{values!r:.200}"
+            ) from None
+    return found

@@ -27,7 +27,7 @@ from testbed.algorithms.compression import CompressionOptions, Ratio, Scope, com
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import AggregatedAlgorithm, Conditions
 from testbed.algorithms.learning_rate import LearningRate
-from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.server_half import ServerHalf, UnexpectedMessageError
 from testbed.algorithms.synchronous_sgd import SynchronousServer
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
@@ -97,7 +97,7 @@ class SynchronousOverAggregators(SynchronousServer):
             self._combined += count
         try:
             return super().push(worker, update, base_version, loss=loss, time=time)
-        except ValueError:
+        except UnexpectedMessageError:
             self._combined = before
             raise
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 from testbed.counted_copies import CountedCopies
 
@@ -55,12 +56,12 @@ class Outstanding(Stateful, Generic[Vector]):
         """Return what a worker was sent at its base version.
 
         Raises:
-            ValueError: it was sent another version last, or none.
+            UnexpectedMessageError: it was sent another version last, or none.
         """
         for pulled in (self._pulled, self._before):
             if worker in pulled and pulled[worker][0] == version:
                 return self._copies[pulled[worker][1]]
-        raise ValueError(
+        raise UnexpectedMessageError(
             f"worker {worker} pushed an update of version {version}, which is not the version "
             "that it pulled last"
         )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.errors import TestbedError
 from testbed.updates import FloatVector, Update
 
 
@@ -91,3 +92,25 @@ class PeerHalf(Stateful, ABC):
     def ready(self) -> bool:
         """True if the peer may compute its next gradient now; asked again after every ``receive``."""
         return True
+
+
+def parcels_of(half: PeerHalf, returned: object, *, answer: bool = False) -> Sequence[Parcel]:
+    """Return what a half's ``step``, or ``receive``, has returned, if it is what they may return.
+
+    Args:
+        answer: True for what ``receive`` has returned.
+
+    Raises:
+        TestbedError: it is not; the text names the half's class.
+    """
+    name = f"{type(half).__module__}.{type(half).__qualname__}"
+    if not isinstance(returned, Sequence) or not all(isinstance(one, Parcel) for one in returned):
+        raise TestbedError(
+            f"the half {name} returned {type(returned).__name__}, and not a sequence of Parcel "
+            "(testbed.algorithms.peer_half), which may be empty"
+        )
+    if answer and returned and not half.answers:
+        raise TestbedError(
+            f"the half {name} returned parcels from receive(): set `answers = True` in its class"
+        )
+    return returned

@@ -19,6 +19,13 @@ push-and-interrupt: as push-and-wait, but a worker drops its gradient when a ver
 """
 
 
+class UnexpectedMessageError(ValueError):
+    """A worker has sent what it must not send now: it is turned away, and the run goes on.
+
+    Any other exception of a half is a mistake in the half, and ends the run.
+    """
+
+
 class ServerHalf(Stateful, ABC):
     """The server's half of an algorithm: the parameters and the rule by which pushes change them.
 
@@ -74,7 +81,8 @@ class ServerHalf(Stateful, ABC):
             Its delay; None if it arrived too late and was dropped.
 
         Raises:
-            ValueError: the base version is in the future, or this worker was sent another one last.
+            UnexpectedMessageError: the base version is in the future, or this worker was sent another
+                one last.
         """
 
     def push_sum(
@@ -90,9 +98,9 @@ class ServerHalf(Stateful, ABC):
         """Take the sum of ``count`` updates, which an aggregator has combined; otherwise as ``push``.
 
         Raises:
-            ValueError: as ``push``; or this algorithm takes no sums.
+            UnexpectedMessageError: as ``push``; or this algorithm takes no sums.
         """
-        raise ValueError(
+        raise UnexpectedMessageError(
             f"worker {worker} pushed a sum of {count} updates, and it is no aggregator"
         )
 
@@ -119,7 +127,7 @@ class ServerHalf(Stateful, ABC):
     def _check_base(self, base_version: int) -> int:
         """Return the delay of an update of this base version, which must not be in the future."""
         if not 0 <= base_version <= self.version:
-            raise ValueError(
+            raise UnexpectedMessageError(
                 f"base version {base_version} is not between 0 and the version {self.version}"
             )
         return self.version - base_version

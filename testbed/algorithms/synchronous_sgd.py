@@ -27,7 +27,7 @@ from testbed.algorithms.compression import SelectionOptions, compressing_worker
 from testbed.algorithms.diagnostic import Diagnostic
 from testbed.algorithms.interface import Conditions, ServedAlgorithm
 from testbed.algorithms.learning_rate import LearningRate, Scaled, as_rate
-from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf, UnexpectedMessageError
 from testbed.algorithms.worker_half import WorkerHalf
 from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, Update
@@ -118,7 +118,9 @@ class SynchronousServer(ServerHalf):
             self._came_late(worker, base_version, time)
             return None
         if worker in self._taken:
-            raise ValueError(f"a second gradient of worker {worker} for version {base_version}")
+            raise UnexpectedMessageError(
+                f"a second gradient of worker {worker} for version {base_version}"
+            )
         self._taken.add(worker)
         self._gather(worker, update, loss, time)
         if self._complete:

@@ -23,6 +23,10 @@ class Leg:
     pushes: bool = True
     asks: bool = True
 
+    def __post_init__(self) -> None:
+        if self.gradients < 1:
+            raise ValueError(f"a leg has one gradient or more, and not {self.gradients}")
+
 
 ONE_GRADIENT: Sequence[Leg] = (Leg(),)
 """The legs of a worker that pushes every gradient and asks after each push."""

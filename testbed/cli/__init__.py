@@ -1,7 +1,8 @@
 """The command line: ``testbed``.
 
 A ``TestbedError`` that ends a command becomes a message on stderr and its exit status
-(``testbed.display.standard_streams.command``); any other exception is a bug and keeps its traceback.
+(``testbed.display.standard_streams.command``), and so does what a plug-in's file raises; any other
+exception is a bug and keeps its traceback.
 Heavy libraries must be imported only by the commands that need them, so that ``testbed --help`` is
 quick.
 """
@@ -29,7 +30,7 @@ from testbed.cli import (
 )
 from testbed.cli import traffic as traffic_command
 from testbed.display.standard_streams import command
-from testbed.errors import SpecError
+from testbed.errors import SpecError, TestbedError
 from testbed.version import VERSION
 
 app = typer.Typer(
@@ -94,4 +95,13 @@ def main() -> None:
             raise SpecError(
                 "the folder in which this was started is no longer there: go to another"
             ) from None
-        app(prog_name="testbed")
+        try:
+            app(prog_name="testbed")
+        except TestbedError:
+            raise
+        except Exception as error:
+            from testbed.plugins.names import nearest_place, said
+
+            if (place := nearest_place(error)) is None:
+                raise
+            raise SpecError(f"{place}: {said(error)}") from error

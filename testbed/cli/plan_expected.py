@@ -6,7 +6,7 @@ are bounds from below, as if nothing waited for a shared or failed link or for t
 varies, or is among peers, is not foretold.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from testbed.algorithms.interface import ServedAlgorithm
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.experiment.model_conflicts import layout_of
 from testbed.number_text import as_bytes, as_duration, as_number
+from testbed.planning.halves import first_push
 from testbed.planning.images import ImageCounts
 from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
+from testbed.training.settings import Settings
+from testbed.updates import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,9 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
         shared: the training images of each device, if the dataset is here.
     """
     settings, (options,) = plan.settings, plan.spec.algorithms
-    algorithm, run = algorithm_named(options.name), plan.settings.conditions()
+    if shared is not None:
+        settings = replace(settings, images=shared.images.tolist())
+    algorithm, run = algorithm_named(options.name), settings.conditions()
     if not plan.served:
         return Expected(None, None, None, None, False, None)
     training = settings.training
@@ -80,7 +85,7 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
         pushes = algorithm.pushes_per_update(options, run)
     if pushes is None:
         return Expected(gradients, None, epochs, None, False, None)
-    pushed, of_all = _pushed_bytes(plan), training.updates * pushes
+    pushed, of_all = _pushed_bytes(settings, layout_of(plan.spec)), training.updates * pushes
     at_once = gradients is not None and computation.legs(settings, 0) == ONE_GRADIENT
     return Expected(
         gradients,
@@ -92,13 +97,11 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
     )
 
 
-def _pushed_bytes(plan: Plan) -> int:
+def _pushed_bytes(settings: Settings, layout: Layout) -> int:
     """Return the bytes of a first push, of a gradient drawn at random."""
-    settings, layout = plan.settings, layout_of(plan.spec)
-    half = computation.worker_half(settings, layout, 0)
     gradient = np.random.default_rng(0).standard_normal(layout.total, np.float32)
     parts = PushedParts.of_run(settings, layout)
-    return sum(size for size, _ in parts.measure(half.compress(gradient)))
+    return sum(size for size, _ in parts.measure(first_push(settings, layout, gradient)))
 
 
 def _least_seconds(plan: Plan, gradients: int, pushed: int) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from functools import partial
 from typing import Protocol
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import ClockFaults
@@ -114,7 +115,7 @@ class ServingRoles(Stateful):
                 self.tell(server, Heard(worker, push, size, more=bool(questions), host_time=when))
             for size in questions:
                 self.tell(server, Heard(worker, Pull(), size))
-        except ValueError as error:
+        except UnexpectedMessageError as error:
             self._stage.refuse(conversation, error)
             clock.remove(worker)
             return
@@ -174,7 +175,7 @@ class ServingRoles(Stateful):
         """Tell a role of an event, and do what it says.
 
         Raises:
-            ValueError: a worker has sent what it must not.
+            UnexpectedMessageError: a worker has sent what it must not.
         """
         has_pushed = False
         for action in self._roles[server].handle(event, self._clock.now):

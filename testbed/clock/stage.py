@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from testbed.algorithms.aggregator_half import Combined
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.messages.fault_changes import FaultChange
 from testbed.training.parameter_service import Pushed
 from testbed.training.service_entries import Entry
@@ -80,7 +81,7 @@ class Stage(Protocol):
     def record(self, server: int, entries: Sequence[Entry]) -> None:
         """Record what a server's, or an aggregator's, service has returned."""
 
-    def refuse(self, conversation: int, error: ValueError) -> None:
+    def refuse(self, conversation: int, error: UnexpectedMessageError) -> None:
         """Handle a worker that sent an invalid message, and is no part of the run any more."""
 
     # -- aggregators, by their numbers as workers

@@ -5,6 +5,7 @@ assigns devices to classes. ``Durations.of_device`` then costs some microseconds
 a stream of its own, named by the purpose, and no draw of one changes another's.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from testbed.durations.laws import Cvb, Law, law_named
 from testbed.durations.shares import classes, reached
 from testbed.durations.traces import DurationTrace, Order, load_trace
+from testbed.errors import SpecError
 from testbed.random_streams import stream
 
 
@@ -79,12 +81,31 @@ class DeviceDurations:
 
         Returns:
             The duration in seconds.
+
+        Raises:
+            SpecError: a law of a user's own has drawn none.
         """
-        seconds = self._sample(self._stream) * self._factor
+        drawn = self._sample(self._stream)
+        if not (isinstance(drawn, float) and 0 <= drawn < math.inf):
+            drawn = self._checked(drawn)
+        seconds = drawn * self._factor
         for change in self._changes:
             if now >= change.at:
                 seconds *= change.factor
         return seconds
+
+    def _checked(self, drawn: Any) -> float:
+        """Return as a float what is none but equals one, such as an integer or a float32 of numpy's."""
+        try:
+            seconds = float(drawn)
+        except (TypeError, ValueError):
+            seconds = math.nan
+        if 0 <= seconds < math.inf:
+            return seconds
+        raise SpecError(
+            f"{self._sample.__qualname__} has drawn {drawn!r:.60}: a duration is a number of seconds, "
+            "0 or more and finite"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

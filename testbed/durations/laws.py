@@ -25,9 +25,9 @@ class Law(ABC):
     mean: float
 
     @property
-    @abstractmethod
     def variance(self) -> float:
-        """The variance in s²; infinite if the law has none."""
+        """The variance in s²; infinite if the law has none. A law of a user's own need not know it."""
+        raise NotImplementedError
 
     @abstractmethod
     def sample(self, stream: np.random.Generator) -> float:

@@ -74,7 +74,7 @@ class Aggregator(Stateful):
             now: seconds since all devices were there; 0 before that.
 
         Raises:
-            ValueError: a device, or the server, has sent what it must not.
+            UnexpectedMessageError: a device, or the server, has sent what it must not.
         """
         if isinstance(event, Opened | Received | Stopped) and event.conversation == ABOVE:
             yield from self._from_above(event, now)

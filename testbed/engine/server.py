@@ -37,6 +37,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, auto
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 from testbed.engine.events import (
     Action,
@@ -124,7 +125,7 @@ class Server(Stateful):
             now: seconds since training began, by the run's clock; 0 before that.
 
         Raises:
-            ValueError: a caller has sent what it must not.
+            UnexpectedMessageError: a caller has sent what it must not.
         """
         if isinstance(event, Heard):
             yield from self._heard(event, now)
@@ -217,12 +218,14 @@ class Server(Stateful):
             if self._trains_on:
                 return
             if service.is_asking(caller):
-                raise ValueError("a pull before the parameters of the last one were read")
+                raise UnexpectedMessageError(
+                    "a pull before the parameters of the last one were read"
+                )
             # It is sent the newest version of this moment, and its bytes are those of what it asks by.
             yield At(now, Token(What.ASKED, caller))
             return
         if self.phase is Phase.GATHERING:
-            raise ValueError("a push before training began")
+            raise UnexpectedMessageError("a push before training began")
         if self.phase is Phase.OVER:
             service.count_late(caller, 0, message.payload_bytes)
         else:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from testbed.algorithms import ALGORITHMS, algorithm_named, has, plugin_options
 from testbed.algorithms.interface import Conditions, Options
@@ -34,7 +34,7 @@ from testbed.experiment.sections.learning import (
 from testbed.experiment.sections.losses import LOSSES, LossSpec, own_loss
 from testbed.experiment.sections.network import NetworkSpec, TrafficSpec
 from testbed.experiment.sections.partition import EqualPartition, PartitionSpec
-from testbed.experiment.sections.plugins import PluginSpec
+from testbed.experiment.sections.plugins import PluginSpec, of_several_names
 from testbed.experiment.sections.section import Section, as_tuple
 from testbed.experiment.sections.simulation import CheckpointSpec, SimulationSpec
 from testbed.experiment.sections.sweep import SweepSpec
@@ -73,7 +73,9 @@ class Contents(Section):
         le=2**63 - 1,
         description="Seed of every random number of the experiment; default 1.",
     )
-    plugins: Annotated[tuple[PluginEntry, ...], BeforeValidator(as_tuple)] = Field(
+    plugins: Annotated[
+        tuple[PluginEntry, ...], BeforeValidator(as_tuple), AfterValidator(of_several_names)
+    ] = Field(
         default=(),
         description="Python files with algorithms of one's own, named `module:Class` under "
         "`algorithms`; default: none. What is installed needs no entry here.",

@@ -89,6 +89,18 @@ Role: TypeAlias = Callable[[A, Channel], int]
 """A node's function: takes its arguments and the channel for reports; returns the exit status."""
 
 
+def _fail(control: Channel, error: Exception) -> None:
+    """Report why nothing can be loaded, and wait until the other end closes.
+
+    The first process of a pid namespace ends that, and the agent, which may be about to fork a capture
+    there, would end by that (ENOMEM) before it has read the reason.
+    """
+    traceback.print_exc()
+    send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
+    while control.receive() is not None:
+        pass
+
+
 def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> None:
     """Serve requests until the other end of ``control`` closes.
 
@@ -110,8 +122,7 @@ def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> No
         role: Role[Any] = entry_point.resolve(load["entry"])(load["arguments"])
         seen = Seen() if surroundings is None else surroundings.prepare()
     except Exception as error:
-        traceback.print_exc()
-        send(control, RunFailed(f"{type(error).__name__}: {error}"[:2000]))
+        _fail(control, error)
         return
     # Objects made so far are shared by all children; a collection in a child would write to each of
     # them and so copy their pages.

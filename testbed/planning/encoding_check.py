@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
+from testbed.planning.halves import differ, first_push
 from testbed.planning.plan import Plan
 from testbed.plugins.names import failures_of
-from testbed.training import computation
 from testbed.training.slices import slices_of
 from testbed.updates import DenseUpdate, SparseUpdate, Update
 from testbed.wire import WireError
@@ -20,8 +19,8 @@ _EVERY = 7
 def check_encoding(plan: Plan) -> None:
     """Check that a run's own encoding gives its updates back, each time alike, and in its bounds.
 
-    It is tried with what a worker's half makes of a gradient. Of other algorithms it is tried with a
-    dense and a sparse update, of which it may refuse one.
+    It is tried with a worker's first push. Among peers it is tried with a dense and a sparse update, of
+    which it may refuse one.
 
     Raises:
         SpecError: it cannot be made, or does not do so; the text says where.
@@ -44,8 +43,8 @@ def check_encoding(plan: Plan) -> None:
 def _updates(plan: Plan) -> list[Update]:
     settings, layout = plan.settings, layout_of(plan.spec)
     gradient = np.linspace(-1, 1, layout.total, dtype=np.float32)
-    if plan.served and computation.legs(settings, 0) == ONE_GRADIENT:
-        return [computation.worker_half(settings, layout, 0).compress(gradient)]
+    if plan.served:
+        return [first_push(settings, layout, gradient)]
     some = np.arange(0, layout.total, _EVERY, dtype=np.uint32)
     return [SparseUpdate(some, gradient[some]), DenseUpdate(gradient)]
 
@@ -68,21 +67,11 @@ def _tried(codec: OwnCodec, update: Update) -> EncodeError | None:
         again = codec.decode(encoding, memoryview(body))
     except WireError as error:
         raise TestbedError(f"{error}, which it has written of a {kind} update") from error
-    if _differs(read, again):
+    if differ(read, again):
         raise TestbedError(f"encoding {codec.choice.own}: decode() reads the same body in two ways")
-    if not codec.lossy and _differs(read, update):
+    if not codec.lossy and differ(read, update):
         raise TestbedError(
             f"encoding {codec.choice.own}: a {kind} update is another one when it is read: set lossy = "
             "True, or mend decode()"
         )
     return None
-
-
-def _differs(one: Update, other: Update) -> bool:
-    """Return True if two updates are not of one kind with equal bits."""
-    if isinstance(one, SparseUpdate) and isinstance(other, SparseUpdate):
-        if not np.array_equal(one.indices, other.indices):
-            return True
-    elif not (isinstance(one, DenseUpdate) and isinstance(other, DenseUpdate)):
-        return True
-    return one.values.tobytes() != other.values.tobytes()

@@ -83,9 +83,25 @@ def place_of(error: BaseException) -> str | None:
     What torch raises may be the fault of the data: a layer that does not take them.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or "<plug-in>" not in frames[-1].filename:
+    return _place(frames[-1]) if frames else None
+
+
+def _place(frame: traceback.FrameSummary) -> str | None:
+    if "<plug-in>" not in frame.filename:
         return None
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+    return f"{Path(frame.filename).name}, line {frame.lineno}"
+
+
+def nearest_place(error: BaseException) -> str | None:
+    """Return the last file and line of a plug-in's file that led to an error; None if none did."""
+    places = map(_place, reversed(traceback.extract_tb(error.__traceback__)))
+    return next(filter(None, places), None)
+
+
+def said_with_place(error: BaseException) -> str:
+    """Return what ``said`` does, after the nearest place in a plug-in's file, if there is one."""
+    place = nearest_place(error)
+    return said(error) if place is None else f"{place}: {said(error)}"
 
 
 def said(error: BaseException) -> str:
@@ -109,7 +125,7 @@ def failures_of(what: str) -> Iterator[None]:
     except (TestbedError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of a plug-in anything may come, SystemExit too
-        place = place_of(error)
+        place = nearest_place(error)
         where = "" if place is None else f", {place}"
         raise SpecError(f"{what} fails{where}: {said(error)}") from error
 

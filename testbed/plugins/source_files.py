@@ -96,7 +96,7 @@ def _execute(source: PluginSource) -> None:
 def _line(error: BaseException, file: str) -> str:
     """Return ``, line N`` for the last line of the file that led to an error."""
     if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
+        return f", line {error.lineno}" if error.lineno else ""
     lines = [
         one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == file
     ]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.roles.evaluation.evaluator_link import EvaluatorLink
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.accepting import Accepting
@@ -35,7 +36,11 @@ class Driver(Protocol):
     """The owner of the connections."""
 
     def handle(self, connection: Connection, frame: Frame) -> None:
-        """Handle a message; ValueError and WireError close the connection that it came over."""
+        """Handle a message.
+
+        Raises:
+            UnexpectedMessageError, WireError: the connection is to be closed.
+        """
 
     def reads(self, connection: Connection) -> bool:
         """Return True if a connection is to be read from now."""
@@ -158,7 +163,7 @@ class Connections(ABC):
                 self._send_pending(connection)
         except EOFError:
             self._ended(connection)
-        except (WireError, BrokenConnectionError, ValueError) as error:
+        except (WireError, BrokenConnectionError, UnexpectedMessageError) as error:
             self.close(connection, f"{error}")
 
     def _handle(self, connection: Connection, frame: Frame) -> None:

@@ -30,7 +30,7 @@ from testbed.messages.codec import send
 from testbed.messages.reports import EventReported
 from testbed.nodes.fork_server import Role
 from testbed.nodes.linux import close_all_but
-from testbed.plugins.names import said
+from testbed.plugins.names import said_with_place
 from testbed.random_streams import stream
 from testbed.roles.arguments import RoleArguments, RoleKind, RunArguments
 from testbed.roles.evaluation.evaluator_process import evaluate
@@ -152,9 +152,9 @@ class _Role:
         except BaseException as error:  # a plug-in may raise anything, or call sys.exit
             if not isinstance(error, OSError | WireError | TestbedError):
                 traceback.print_exc()
-            text = (str(error) if isinstance(error, TestbedError) else said(error))[:1000]
+            text = str(error) if isinstance(error, TestbedError) else said_with_place(error)
             with contextlib.suppress(OSError):  # the run has been ended: nobody asks why
-                send(self.report, EventReported("error", text, number))
+                send(self.report, EventReported("error", text[:1000], number))
             return FAILED
         return 0
 

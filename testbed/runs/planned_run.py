@@ -9,7 +9,7 @@ from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
 from testbed.runs.resuming import Resumption
 from testbed.runs.watching import Watcher
-from testbed.telemetry.entries import Reader
+from testbed.telemetry.entries import Noted, Reader
 from testbed.telemetry.run_log import RunLog
 
 
@@ -53,7 +53,7 @@ class PlannedRun(Generic[A, L]):
             OSError: the directory cannot be made or written to.
         """
         plan = self.plan
-        return RunLog(
+        log = RunLog(
             self.directory,
             dump(plan.spec),
             manifest,
@@ -63,3 +63,10 @@ class PlannedRun(Generic[A, L]):
             name=plan.names.__getitem__ if isinstance(plan, Plan) else str,
             began=self.began,
         )
+        if self.resumption and isinstance(plan, Plan):
+            for one in plan.spec.plugins:
+                if one.has_changed:
+                    text = f"goes on with the code of {one.source.module}.py with which the run began: "
+                    text += "the file has changed, and a new run has its code"
+                    log.take(Noted("warning", text))
+        return log

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, Combined
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import peer_faults, worker_faults
 from testbed.clock.conversations import conversations
@@ -349,6 +350,6 @@ class SimulatedDevices(Stateful):
     def host_time(self) -> float:
         return time.monotonic() - self._began
 
-    def refuse(self, conversation: int, error: ValueError) -> None:
+    def refuse(self, conversation: int, error: UnexpectedMessageError) -> None:
         """Raise an error: only a bug makes a simulated worker send an invalid message."""
         raise AssertionError(f"conversation {conversation}: {error}")

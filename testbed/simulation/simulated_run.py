@@ -22,7 +22,7 @@ from testbed.learning.losses import Evaluated
 from testbed.metrics.live import LiveRun
 from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
-from testbed.plugins.names import said
+from testbed.plugins.names import said_with_place
 from testbed.run_endings import is_complete
 from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
@@ -104,7 +104,7 @@ class SimulatedRun:
             path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         outcome = self._recording.outcome
         outcome.ended = "failed"
-        outcome.reason = f"the simulator: {said(error)}; see {path}"
+        outcome.reason = f"the simulator: {said_with_place(error)}; see {path}"
 
     def _load(self) -> None:
         settings = self._settings

@@ -8,6 +8,7 @@ may report as late what it does not push. Anything else is its error, or an atta
 
 from collections.abc import Sequence
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.algorithms.worker_half import Leg, most_before_asking
 from testbed.checkpoints.stateful import Stateful
 
@@ -77,13 +78,13 @@ class ExpectedPushes(Stateful):
             one that counts for nothing.
 
         Raises:
-            ValueError: the worker cannot have computed it.
+            UnexpectedMessageError: the worker cannot have computed it.
         """
         left = self._left[worker]
         if version not in left:
             what = "a report" if reported else "a push"
             which = ", ".join(map(str, list(left)[-3:])) or "none yet"
-            raise ValueError(
+            raise UnexpectedMessageError(
                 f"{what} for version {version}, for which worker {worker} has nothing to push: it may "
                 f"push for {which}"
             )
@@ -92,7 +93,7 @@ class ExpectedPushes(Stateful):
         if reported:
             return True
         if not left[version]:
-            raise ValueError(
+            raise UnexpectedMessageError(
                 f"one push more of worker {worker} for version {version} than it may make"
             )
         left[version] -= 1

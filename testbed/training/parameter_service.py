@@ -7,10 +7,10 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from testbed.algorithms import algorithm_named
-from testbed.algorithms.server_half import ServerHalf
+from testbed.algorithms.diagnostic import diagnosed
+from testbed.algorithms.server_half import ServerHalf, UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 from testbed.encoding_choice import EncodingChoice
-from testbed.errors import RunError
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.update_rows import UpdateRow
 from testbed.training import computation
@@ -313,10 +313,10 @@ class ParameterService(Stateful):
             host_time: the same by the host's clock.
 
         Raises:
-            ValueError: the worker cannot push that (``ExpectedPushes``), or is gone.
+            UnexpectedMessageError: the worker cannot push that (``ExpectedPushes``), or is gone.
         """
         if push.count and worker < self._workers:
-            raise ValueError(
+            raise UnexpectedMessageError(
                 f"worker {worker} pushed a sum of {push.count} updates, as aggregators do"
             )
         half, before = self.half, self.half.version
@@ -380,7 +380,7 @@ class ParameterService(Stateful):
             return []
         found: list[Entry] = []
         if self._diagnostics and self.makes_updates:
-            found.append(Diagnosed(self._diagnose(), version))
+            found.append(Diagnosed(diagnosed(self.half.diagnose(), self._diagnostics), version))
         self._states.release()
         if version % self._evaluate_every == 0 or self.finished:
             found += self._evaluation()
@@ -393,15 +393,6 @@ class ParameterService(Stateful):
         if not self.makes_updates:
             return []
         return [EvaluationPoint(self.half.version, self.ledger, self.finished)]
-
-    def _diagnose(self) -> list[float]:
-        values = self.half.diagnose()
-        if missing := [name for name in self._diagnostics if name not in values]:
-            half = type(self.half).__name__
-            raise RunError(
-                f"{half}.diagnose() returns {sorted(values)}; declared, and missing, is {missing[0]}"
-            )
-        return [values[name] for name in self._diagnostics]
 
     def due(self, has_room: Callable[[int], bool], time: float) -> Iterator[int]:
         """Yield the workers to be sent parameters now; call ``answer`` for each before taking the next.

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.algorithms.peer_half import Parcel, PeerHalf
+from testbed.algorithms.diagnostic import diagnosed
+from testbed.algorithms.peer_half import Parcel, PeerHalf, parcels_of
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
@@ -119,10 +120,12 @@ class PeerComputation:
         """Take the step of a gradient; return the step's record, and what is to be sent."""
         self._buffers.commit()
         staleness = self.half.version - self._base
-        sent = [self._encode(parcel) for parcel in self.half.step(gradient)]
+        parcels = parcels_of(self.half, self.half.step(gradient))
+        sent = [self._encode(parcel) for parcel in parcels]
         messages = [message for sending in sent for message in sending.messages]
-        values = self.half.diagnose() if self._diagnostics else {}
-        told = [values[name] for name in self._diagnostics]
+        told: Sequence[float] = ()
+        if self._diagnostics:
+            told = diagnosed(self.half.diagnose(), self._diagnostics)
         self._steps += 1
         if self._checkpoints is not None and self._steps % self._checkpoints.every == 0:
             self._checkpoints.keep(self.half.version, self.half.parameters)
@@ -130,7 +133,8 @@ class PeerComputation:
 
     def receive(self, sender: int, update: Update) -> Sequence[Sending]:
         """Take in an update of another peer; return what is to be sent because of it."""
-        return [self._encode(parcel) for parcel in self.half.receive(sender, update)]
+        parcels = parcels_of(self.half, self.half.receive(sender, update), answer=True)
+        return [self._encode(parcel) for parcel in parcels]
 
     def decode(self, frame: Frame) -> Update:
         """Return the update of a message; it may share the body's memory.

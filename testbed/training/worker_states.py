@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
 
 
@@ -86,7 +87,7 @@ TRANSITIONS: Mapping[WorkerEvent, Mapping[WorkerState, WorkerState]] = {
 """The state after an event, by the event and the state before it."""
 
 
-class WrongEventError(ValueError):
+class WrongEventError(UnexpectedMessageError):
     """An event that cannot happen to a worker in its state."""
 
 

@@ -1,13 +1,16 @@
 """The numbers that algorithms report with each update: declared, and returned for each of them."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed.algorithms import ALGORITHMS, has
+from testbed.algorithms.diagnostic import diagnosed
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.synchronous_sgd import SynchronousServer
+from testbed.errors import RunError
 from testbed.updates import DenseUpdate, Layout
 
 SIZE = 4
@@ -32,6 +35,13 @@ def test_a_half_returns_every_diagnostic_that_its_algorithm_declares(name: str) 
     for one in algorithm.diagnostics:
         assert re.fullmatch("[a-z_]+", one.name)
         assert one.meaning.endswith(".")
+
+
+@pytest.mark.parametrize("values", [{}, {"gip": 1.0}, {"gap": "x"}, {"gap": np.zeros(3)}, None])
+def test_a_diagnostic_without_a_number_is_named(values: Any) -> None:
+    with pytest.raises(RunError, match="declare gap, for which diagnose"):
+        diagnosed(values, ["gap"])
+    assert diagnosed({"gap": np.float64(3), "k": 2}, ["k", "gap"]) == [2.0, 3.0]
 
 
 def test_synchronous_sgd_reports_k_and_the_late_gradients_of_each_update() -> None:

@@ -45,6 +45,10 @@ def test_a_file_that_has_changed_does_not_change_the_resumed_run(
     done = command.do("resume", directory)
     assert done.returncode == 0, done.stderr
     assert (directory / "parameters.npy").read_bytes() == before
+    assert (
+        "warning: goes on with the code of rules.py with which the run began: the file"
+        in done.stderr
+    )
 
 
 def test_an_installed_module_that_has_changed_is_noticed(
@@ -91,6 +95,57 @@ def test_a_run_whose_workers_all_die_before_they_connect_ends_at_once_with_the_c
     last = started.said.splitlines()[-1]
     assert "every worker was lost after 0 of 100 updates" in last
     assert "AttributeError: 'Layout' object has no attribute 'size'; see " in last
+
+
+def change(path: Path, old: str, new: str) -> None:
+    rules = path.parent / "rules.py"
+    rules.write_text(rules.read_text().replace(old, new + old, 1))
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_data_that_are_others_in_the_nodes_are_the_reason(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    """The process that loads them is the first of the nodes' namespace: its end is not the reason."""
+    path = experiment(tmp_path, "pictures.yaml", engine="emulation", checkpoints={})
+    pictures = tmp_path / "pictures.py"
+    pictures.write_text(pictures.read_text().replace("default_rng(len(rows))", "default_rng()"))
+    done = command.do("run", path, "--no-report")
+    assert done.returncode == 1, done.stderr
+    assert "its function returns other data than when the run was planned" in done.stderr
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+@pytest.mark.parametrize(
+    ("engine", "clock"),
+    [("simulation", "virtual"), ("emulation", "virtual"), ("emulation", "wall")],
+)
+def test_a_mistake_in_a_server_s_half_ends_the_run_with_its_place(
+    engine: str, clock: str, command: CommandLine, tmp_path: Path
+) -> None:
+    """It is no fault of the worker whose push the half has taken, as a push out of turn is."""
+    path = experiment(tmp_path, engine=engine, clock=clock, checkpoints={})
+    wrong = "if self.version == 5:\n            self.parameters[:3] += update.values\n        "
+    change(path, "self._velocity *= ", wrong)
+    done = command.do("run", path, "--no-report")
+    assert done.returncode == 1, done.stderr
+    role = "the simulator" if engine == "simulation" else "the parameter server died"
+    said = (
+        f"failed: {role}: rules.py, line 33: ValueError: operands could not be broadcast together"
+    )
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_what_an_algorithm_raises_while_a_file_is_read_is_one_sentence(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    path = experiment(tmp_path)
+    checks = "    @staticmethod\n    def check(options, conditions):\n        1 / 0\n"
+    change(path, "    @staticmethod\n    def worker", checks)
+    told = assert_one_sentence(command.do("plan", path), 2)
+    assert "testbed: rules.py, line 47: ZeroDivisionError: division by zero" in told
 
 
 @pytest.mark.real

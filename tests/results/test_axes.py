@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from testbed.results.figures import paper
-from testbed.results.figures.chart import Axis, Chart, Panel, Plot, Series
+from testbed.results.figures import paper, style
+from testbed.results.figures.chart import Across, Axis, Chart, Panel, Plot, Series
 
 REPOSITORY = Path(__file__).parents[2]
 FIGURES = sorted((REPOSITORY / "docs").rglob("*.svg"))
@@ -67,3 +67,30 @@ def test_places_in_a_drawing_are_rounded_and_its_text_and_scales_are_not(
     assert not re.search(r"^[ML] -?\d+\.\d{3}", drawing, re.MULTILINE)
     assert not re.search(r"translate\([^)]*\.\d{3}", drawing)
     assert ElementTree.fromstring(drawing).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("way", ["x", "y"])
+def test_a_line_outside_an_axis_takes_no_room_from_it(way: Literal["x", "y"]) -> None:
+    """A goal of 97 % where all curves begin at 99 % was far below, and Matplotlib laid nothing out."""
+    ends = np.array([99.0, 100.0])
+
+    def place(*lines: Across) -> list[float]:
+        panel = Panel(Axis(), (Series("name", ends, ends, 0),), lines=lines)
+        drawn = paper.figure(Chart((Plot(Axis(), (panel,)),)))
+        drawn.draw_without_rendering()
+        return list(drawn.axes[0].get_position().bounds)
+
+    assert place(Across(way, 1.0, words="goal"), Across(way, 900.0, words="goal")) == place()
+    assert len(place(Across(way, 99.5, words="goal"))) == 4
+
+
+@pytest.mark.parametrize("length", [3, 60, 80])
+def test_a_legend_is_no_wider_than_its_figure(length: int) -> None:
+    ends = np.array([0.0, 1.0])
+    series = tuple(Series(f"{i} {'name ' * length}"[:length], ends, ends, i) for i in range(6))
+    with style.look():
+        drawn = paper.figure(Chart((Plot(Axis(), (Panel(Axis(), series),)),)))
+        (legend,) = drawn.legends
+        drawn.set_dpi(300)  # as it is saved: letters have whole pixels
+        assert len(legend.get_texts()) == 6
+        assert legend.get_window_extent().width <= 1.01 * drawn.get_figwidth() * drawn.dpi

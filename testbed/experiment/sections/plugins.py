@@ -48,10 +48,31 @@ class PluginSpec(Section):
         return self
 
     @property
+    def has_changed(self) -> bool:
+        """True if the file can be read, and says something else than the spec has of it."""
+        try:
+            return _text(Path(self.file)) != self.content
+        except ValueError:
+            return False
+
+    @property
     def source(self) -> PluginSource:
         """The file as a module to install."""
         assert self.content is not None
         return PluginSource(Path(self.file).stem, self.content)
+
+
+def of_several_names(plugins: tuple[PluginSpec, ...]) -> tuple[PluginSpec, ...]:
+    """Return plug-ins' files, of which two may have one name only if they say the same."""
+    files: dict[str, PluginSpec] = {}
+    for one in plugins:
+        other = files.setdefault(one.source.module, one)
+        if other.content != one.content:
+            raise ValueError(
+                f"'{other.file}' and '{one.file}' would both be the module {one.source.module}, and "
+                "only one of them can: give one another name"
+            )
+    return plugins
 
 
 def _text(path: Path) -> str:

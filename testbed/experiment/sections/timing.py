@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -21,7 +22,9 @@ from pydantic import (
     model_validator,
 )
 
+from testbed.durations.device_durations import DeviceDurations
 from testbed.durations.laws import ENTRY_POINTS, LAWS, Law, law_named
+from testbed.errors import SpecError
 from testbed.experiment.alternatives import ChosenByValue, OrOwn
 from testbed.experiment.sections.section import Section, as_tuple, not_whole, path_in
 from testbed.plugins.names import is_plugin
@@ -227,7 +230,19 @@ def _section_of(law: type[Law]) -> type[DrawnSpec]:
     }
 
     def check(section: DrawnSpec) -> DrawnSpec:
-        law(**{one.name: getattr(section, one.name) for one in fields(law)})
+        made = law(**{one.name: getattr(section, one.name) for one in fields(law)})
+        try:
+            first, again = (
+                DeviceDurations(made, np.random.default_rng(0), 1.0, ()).sample(0.0)
+                for _ in range(2)
+            )
+        except SpecError as error:
+            raise ValueError(str(error)) from None
+        if first != again:
+            raise ValueError(
+                f"{law.__name__}.sample() draws {first:.6g} and then {again:.6g} from streams that are "
+                "alike, so that runs would differ: let it draw from its argument only"
+            )
         return section
 
     validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}

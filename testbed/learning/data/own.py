@@ -29,6 +29,7 @@ import numpy as np
 from testbed.errors import DataError
 from testbed.learning.data.choice import DatasetChoice
 from testbed.learning.data.raw import Array, Raw
+from testbed.plugins.names import said_with_place
 
 _WANTED = (
     "it returns four arrays (training examples and their labels, test examples and their labels), or "
@@ -51,8 +52,7 @@ def read(choice: DatasetChoice) -> Raw:
     except DataError as error:
         raise DataError(f"dataset {choice}: {error}") from error
     except Exception as error:  # a plug-in's function may raise anything
-        reason = (str(error).splitlines() or [""])[0]
-        raise DataError(f"dataset {choice}: {type(error).__name__}: {reason}") from error
+        raise DataError(f"dataset {choice}: {said_with_place(error).splitlines()[0]}") from error
     return raw
 
 

@@ -247,6 +247,9 @@ def _draw_boxes(axes: "Axes", series: Series) -> None:
 
 
 def _draw_across(axes: "Axes", line: Across) -> None:
+    low, high = sorted(axes.get_xlim() if line.way == "x" else axes.get_ylim())
+    if not low <= line.at <= high:
+        return  # its words would be as far outside, with no room left for the axes
     look = style.line_style(line.look) | ({"linestyle": (0, (1.5, 2))} if line.dotted else {})
     draw = axes.axvline if line.way == "x" else axes.axhline
     draw(line.at, linewidth=0.7, zorder=1, **look)
@@ -326,6 +329,7 @@ def _legend_above(canvas: "Figure", drawn: "Sequence[Axes]") -> None:
     """Put a legend above the plots, in as many columns as fit, and make the figure taller by it.
 
     No corner of the plot is free of curves in every experiment. Each name is there once, curves first.
+    Where a name is wider than the figure, all are smaller, with their lines.
     """
     legend: dict[str, Artist] = {}
     for axes in drawn:
@@ -335,20 +339,23 @@ def _legend_above(canvas: "Figure", drawn: "Sequence[Axes]") -> None:
         return
     names = sorted(legend, key=lambda name: getattr(legend[name], "get_marker", str)() == "|")
     available = canvas.get_figwidth() * canvas.dpi
-    for columns in range(min(len(names), 4), 0, -1):
+    size = style.STYLE["legend.fontsize"]
+    # Twice with one column, the second time with smaller letters.
+    for columns in (*range(min(len(names), 4), 0, -1), 1):
         shown = canvas.legend(
             [legend[name] for name in names],
             names,
             loc="outside upper center",
             ncols=columns,
             columnspacing=1.2,
+            fontsize=size,
         )
         width = shown.get_window_extent().width
-        if columns == 1 or width <= available:
-            for text in shown.get_texts():
-                text.set_fontsize(style.STYLE["legend.fontsize"] * min(1.0, available / width))
+        if width <= available or size < style.STYLE["legend.fontsize"]:
             break
         shown.remove()
+        if columns == 1:
+            size *= available / width
     lines = -(-len(names) // columns)
     canvas.set_figheight(canvas.get_figheight() + _LEGEND_LINE * (lines - 1))
 

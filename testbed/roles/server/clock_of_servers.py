@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from testbed.algorithms.aggregator_half import Combined
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.channel import Channel
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
 from testbed.clock import device_use
@@ -340,7 +341,7 @@ class ClockOfServers:
     def record(self, server: int, entries: Sequence[Entry]) -> None:
         self._roles.recorders[server].record(entries)
 
-    def refuse(self, conversation: int, error: ValueError) -> None:
+    def refuse(self, conversation: int, error: UnexpectedMessageError) -> None:
         worker = self._numbers.worker(conversation)
         for server in self._called(worker):
             server.ask(clock_requests.Refuse(worker, f"{error}"))

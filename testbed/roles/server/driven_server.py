@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.channel import Channel
 from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
@@ -150,7 +151,7 @@ class DrivenServer:
             clock_requests.LookAtEvaluator: lambda _: self._look_at_evaluator(),
             clock_requests.Killed: lambda r: self._killed(r.worker),
             clock_requests.Return: lambda r: self._workers.returned(r.worker),
-            clock_requests.Refuse: lambda r: self._workers.refuse(r.worker, ValueError(r.reason)),
+            clock_requests.Refuse: lambda r: self._workers.refuse(r.worker, r.reason),
             clock_requests.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
             clock_requests.Expire: lambda _: self._half.expire(),
             clock_requests.StopWorkers: lambda _: self._stop(),
@@ -211,7 +212,7 @@ class DrivenServer:
         value, error = None, None
         try:
             value = self._handlers[type(request)](request)
-        except ValueError as found:
+        except UnexpectedMessageError as found:
             error = f"{found}"
         return self.outcome(value, error)
 

@@ -261,10 +261,10 @@ class EmulatedWorkers:
         self._connections.watch(connection)
         return arrived
 
-    def refuse(self, worker: int, error: ValueError) -> None:
+    def refuse(self, worker: int, reason: str) -> None:
         connection = self._connections.workers.get(worker)
         if connection is not None:
-            self._connections.close(connection, f"{error}")
+            self._connections.close(connection, reason)
 
     def killed(self, worker: int) -> None:
         """Ignore what the connection of a killed worker still brings, until it ends."""

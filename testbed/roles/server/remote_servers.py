@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from testbed.algorithms.aggregator_half import Combined, CombiningHalf
-from testbed.algorithms.server_half import Protocol, ServerHalf
+from testbed.algorithms.server_half import Protocol, ServerHalf, UnexpectedMessageError
 from testbed.channel import Channel
 from testbed.messages import clock_requests
 from testbed.messages.clock_requests import (
@@ -72,13 +72,13 @@ class DrivenHalf(ServerHalf):
         """Have the server do something, and return the value that came of it.
 
         Raises:
-            ValueError: a worker's message is invalid.
+            UnexpectedMessageError: a worker's message is invalid.
             ConnectionError: the server is gone.
         """
         told = self.outcome(request)
         self._tell(told)
         if told.error is not None:
-            raise ValueError(told.error)
+            raise UnexpectedMessageError(told.error)
         return request.read(told.value)
 
     def _tell(self, told: Outcome) -> None:

@@ -166,7 +166,7 @@ class RoleHost:
         """Tell the role of an event, and do what it says.
 
         Raises:
-            ValueError: a caller has sent what it must not.
+            UnexpectedMessageError: a caller has sent what it must not.
         """
         now = self._now()
         for action in self.role.handle(event, now):
@@ -277,7 +277,7 @@ class RoleHost:
         """Take in a worker's message, and answer the workers that are due after it.
 
         Raises:
-            ValueError: it must not send that.
+            UnexpectedMessageError: it must not send that.
         """
         number = connection.device
         assert number is not None
