@@ -56,6 +56,8 @@ class Worker(WorkerHalf):
 
 
 class Peer(PeerHalf):
+    answers = True
+
     def __init__(self, update: Any) -> None:
         super().__init__(np.zeros(SIZE, np.float32))
         self.update = update

@@ -1,5 +1,6 @@
 """``report.html`` in a real Chromium: it draws its charts, logs nothing, and its switches work."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,18 +202,33 @@ def test_the_report_fits_a_narrow_window(report: Page, tmp_path: Path, watch: Wa
     assert watch.complaints == []
 
 
+def point_at(page: Page, place: str, wanted: str) -> None:
+    """Point at a place of ``chart-iteration`` until the chart tells what is wanted there.
+
+    It may still be laid out, and moves below the mouse; and it tells a moment later.
+
+    Args:
+        place: an expression whose value is where, in pixels.
+    """
+    told = page.locator("#chart-iteration .hoverlayer text")
+    for _ in range(50):
+        x, y = page.evaluate(place)
+        for offset in (-2, 0):
+            page.mouse.move(x + offset, y)
+        page.wait_for_timeout(100)
+        if re.search(wanted, " ".join(told.all_text_contents())):
+            return
+    raise AssertionError(f"{wanted} is not told: {told.all_text_contents()}")
+
+
 def test_a_chart_shows_the_value_under_the_mouse(report: Page, watch: Watched) -> None:
-    x, y = report.evaluate("""(() => {
+    middle = """(() => {
       const chart = document.querySelector("#chart-iteration");
       chart.scrollIntoView({block: "center"});
       const box = chart.querySelector(".trace path.js-line").getBoundingClientRect();
       return [box.x + box.width / 2, box.y + box.height / 3];
-    })()""")
-    for offset in (-2, 0):
-        report.mouse.move(x + offset, y)
-    text = report.locator("#chart-iteration .hoverlayer text").first.text_content()
-    assert text
-    assert "asgd" in text or "adacomp" in text
+    })()"""
+    point_at(report, middle, "asgd|adacomp")
     assert watch.complaints == []
 
 
@@ -276,12 +292,7 @@ def test_faults_are_drawn_below_the_curves(
         assert len(shown["xTicks"]) >= 3
     table = page.evaluate("document.querySelectorAll('#struck tbody tr').length")
     assert table == (3 if crashes == 3 else 1)
-    x, y = page.evaluate(LAST_TICK)
-    for offset in (-1, 0):
-        page.mouse.move(x + offset, y)
-    text = page.locator("#chart-iteration .hoverlayer text").first.text_content()
-    assert text
-    assert ("worker-7" if crashes == 3 else "worker-99") in text
+    point_at(page, LAST_TICK, "worker-7" if crashes == 3 else "worker-99")
     assert len(page.screenshot(path=tmp_path / "report.png", full_page=True)) > 50_000
     assert watch.complaints == []
 

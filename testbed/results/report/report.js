@@ -86,7 +86,8 @@ const report = (() => {
       line: { color, width: 0, shape: "hv" } }),
     points: ({ color }) => ({ mode: "markers", marker: { color, size: 5, opacity: 0.6 } }),
     ticks: ({ color }) => ({ mode: "markers", marker: { symbol: "line-ns", size: 11, line: { color, width: 1.5 } } }),
-    spans: ({ color }) => ({ mode: "lines", line: { color, width: 7 }, opacity: 0.5, hoverinfo: "skip" }),
+    // With a template it would be told of, in an empty box, in place of the tick at its beginning.
+    spans: ({ color }) => ({ mode: "lines", line: { color, width: 7 }, opacity: 0.5, hoverinfo: "skip", hovertemplate: null }),
     star: ({ color }, series) => ({ mode: "markers", marker: { symbol: series.hollow ? "star-open" : "star", size: 15,
       color, line: { width: 1, color: getComputedStyle(document.documentElement).getPropertyValue("--ink") } } }),
   };
