@@ -130,8 +130,12 @@ def checked(update: object, size: int, half: object) -> Update:
     wrong = _what_is_wrong(update, size)
     if wrong is None:
         return update  # type: ignore[return-value]
-    name = f"{type(half).__module__}.{type(half).__qualname__}"
-    raise TestbedError(f"what the half {name} returned is no update: {wrong}")
+    raise TestbedError(f"what {half_in_words(half)} returned is no update: {wrong}")
+
+
+def half_in_words(half: object) -> str:
+    """Return which half it is, for a sentence: ``the half mine.Worker``."""
+    return f"the half {type(half).__module__}.{type(half).__qualname__}"
 
 
 def _what_is_wrong(update: object, size: int) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.errors import TestbedError
-from testbed.updates import FloatVector, Update
+from testbed.updates import FloatVector, Update, half_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,13 @@ def parcels_of(half: PeerHalf, returned: object, *, answer: bool = False) -> Seq
     Raises:
         TestbedError: it is not; the text names the half's class.
     """
-    name = f"{type(half).__module__}.{type(half).__qualname__}"
     if not isinstance(returned, Sequence) or not all(isinstance(one, Parcel) for one in returned):
         raise TestbedError(
-            f"the half {name} returned {type(returned).__name__}, and not a sequence of Parcel "
+            f"{half_in_words(half)} returned {type(returned).__name__}, and not a sequence of Parcel "
             "(testbed.algorithms.peer_half), which may be empty"
         )
     if answer and returned and not half.answers:
         raise TestbedError(
-            f"the half {name} returned parcels from receive(): set `answers = True` in its class"
+            f"{half_in_words(half)} returned parcels from receive(): set `answers = True` in its class"
         )
     return returned

@@ -1,4 +1,4 @@
-"""What a peer's half returns to be sent, which may be of a user's own."""
+"""A peer's half, which a user may have written, sends parcels and nothing else."""
 
 from collections.abc import Sequence
 from typing import Any

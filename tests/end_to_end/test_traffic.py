@@ -212,7 +212,7 @@ def test_a_recount_by_the_command_agrees(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_path_and_a_name_are_printed_as_they_are(broken: Path, tmp_path: Path) -> None:
-    """What rich would take for markup, and what a terminal would act on."""
+    """Rich takes no part of them for markup, and the terminal acts on none."""
     where = tmp_path / "a[b][/c]:ab:" / broken.name
     where.parent.mkdir(parents=True)
     broken.rename(where)

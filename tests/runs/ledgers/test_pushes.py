@@ -37,7 +37,7 @@ def test_pushes_lie_after_all_bytes_of_earlier_connections() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2])
 @pytest.mark.parametrize("pulls", [0, 32])
 def test_a_push_after_training_ends_where_its_connection_does(rows: int, pulls: int) -> None:
-    """Whether the protocol has pulls or not, and whether the worker has a row in the journal."""
+    """The protocol may have pulls or none, and the journal may have rows of the worker or none."""
     message = np.array([64 + pulls + 132, pulls + 132])[:rows]
     received = 64 + (rows + 1) * (pulls + 132)
     payload = 100 * (rows + 1)
