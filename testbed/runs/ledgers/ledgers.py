@@ -1,11 +1,12 @@
 """The roles' and the kernel's ledgers of a run, as ``traffic/ledgers.json`` keeps them."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import GetPydanticSchema
+from pydantic import AfterValidator, AllowInfNan, GetPydanticSchema, NonNegativeInt
 
 from testbed.device_names import serving_place
 from testbed.json_dataclasses import of_plain
@@ -15,10 +16,42 @@ from testbed.telemetry.traffic_files import ledgers_file
 from testbed.training.run_devices import PORT
 from testbed.untrusted_text import parse_json, read_file
 from traffic import TrafficError
+from traffic.capture import CaptureResult
 from traffic.sockets import Forgotten, Socket
 
-# Before Python 3.12 pydantic reads no TypedDict of ``typing``; after, it would drop keys.
-_AS_IT_IS = GetPydanticSchema(lambda _, read: read(dict[str, Any]))
+_Finite: TypeAlias = Annotated[float, AllowInfNan(False)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The report of a capture that ended without its own."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """What the counter of a link tells, without what only the metrics use."""
+
+    frames: NonNegativeInt
+    bytes: NonNegativeInt
+
+
+def _has(kind: Callable[[dict[str, Any]], type]) -> GetPydanticSchema:
+    """Return what lets pydantic read a mapping as it is, if it has the fields of a dataclass.
+
+    Before Python 3.12 pydantic reads no TypedDict of ``typing``; after, it would drop keys.
+    """
+
+    def check(mapping: dict[str, Any]) -> dict[str, Any]:
+        of_plain(kind(mapping), mapping)
+        return mapping
+
+    return GetPydanticSchema(lambda _, read: read(Annotated[dict[str, Any], AfterValidator(check)]))
+
+
+_CAPTURE = _has(lambda report: CaptureResult if "records" in report else _Failed)
+_COUNTER = _has(lambda _: _Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +131,13 @@ class Ledgers:
     server: str
     devices: dict[str, str]
     captured: bool
-    began: float | None = None
-    began_monotonic: float | None = None
+    began: _Finite | None = None
+    began_monotonic: _Finite | None = None
     connections: list[ConnectionLedger] = field(default_factory=list)
-    capture: Annotated[CaptureReport, _AS_IT_IS] | None = None
-    counter: dict[str, float] | None = None
-    server_kills: int = 0
-    earlier_updates: int = 0
+    capture: Annotated[CaptureReport, _CAPTURE] | None = None
+    counter: Annotated[dict[str, float], _COUNTER] | None = None
+    server_kills: NonNegativeInt = 0
+    earlier_updates: NonNegativeInt = 0
     of: str | None = None
     local: str | None = None
     ports: dict[str, str] = field(default_factory=dict)
@@ -123,11 +156,14 @@ class Ledgers:
         """
         path = directory / ledgers_file(of)
         try:
-            return of_plain(cls, parse_json(read_file(path)))
+            ledgers = of_plain(cls, parse_json(read_file(path)))
+            if ledgers.of != of:
+                raise ValueError(f"it has the ledgers of {ledgers.of}")
         except OSError as error:
             raise TrafficError(f"{path} cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise TrafficError(f"{path} is of another version, or damaged: {error}") from error
+        return ledgers
 
     @classmethod
     def load_all(cls, directory: Path) -> "list[Ledgers]":
