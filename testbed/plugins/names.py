@@ -77,6 +77,10 @@ def _check_allowed(name: str, module: str) -> None:
         )
 
 
+_SENT = "place_in_plugin"
+"""The attribute of an error from another process that has its nearest place."""
+
+
 def place_of(error: BaseException) -> str | None:
     """Return the file and line of a plug-in's file that raised an error; None if other code did.
 
@@ -95,7 +99,12 @@ def _place(frame: traceback.FrameSummary) -> str | None:
 def nearest_place(error: BaseException) -> str | None:
     """Return the last file and line of a plug-in's file that led to an error; None if none did."""
     places = map(_place, reversed(traceback.extract_tb(error.__traceback__)))
-    return next(filter(None, places), None)
+    return next(filter(None, places), getattr(error, _SENT, None))
+
+
+def send_place(error: BaseException, place: str | None) -> None:
+    """Let an error tell its ``nearest_place`` in a process that it is sent to without its frames."""
+    setattr(error, _SENT, place)
 
 
 def said_with_place(error: BaseException) -> str:

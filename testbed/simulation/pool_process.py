@@ -25,6 +25,7 @@ import psutil
 
 from testbed.learning.learner import Learner
 from testbed.nodes.linux import die_with_parent
+from testbed.plugins.names import nearest_place, send_place
 from testbed.signal_handlers import STOPPING
 from testbed.training.computation import Computation, Drawn
 from testbed.training.slices import Slice
@@ -257,7 +258,7 @@ class _Calculator:
         self._before[task.worker] = {**kept, task.number: before}
         try:
             loss, parts = self._compute(own, task)
-        except Exception as error:  # a plug-in may raise anything
+        except BaseException as error:  # a plug-in may raise anything, or call sys.exit
             own.restore_kept(before)
             return TaskResult(task.number, error=_sendable(error))
         if keeps := own.keeps:
@@ -283,14 +284,16 @@ class _Calculator:
         return loss, parts
 
 
-def _sendable(error: Exception) -> BaseException:
+def _sendable(error: BaseException) -> BaseException:
     """Return an error with its traceback as a note, or one with the same text that can be sent."""
+    place = nearest_place(error)
     told = "".join(traceback.format_exception(error))[-_TOLD:]
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # its class may be local, or take other arguments than it has
         error = RuntimeError(f"{type(error).__name__}: {error}")
     error.add_note(told)
+    send_place(error, place)
     return error
 
 

@@ -138,6 +138,37 @@ def test_a_mistake_in_a_server_s_half_ends_the_run_with_its_place(
     assert said in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("gradient.no", "AttributeError: 'numpy.ndarray' object has no"),
+        ("sys.exit(3)", "SystemExit: 3"),
+    ],
+)
+@pytest.mark.parametrize("processors", [1, 2])
+def test_a_mistake_in_a_worker_s_half_ends_a_simulation_with_its_place(
+    processors: int, mistake: str, said: str, command: CommandLine, tmp_path: Path
+) -> None:
+    """Wherever its gradient is computed: in another process its frames are lost."""
+    path = experiment(tmp_path, checkpoints={}, simulation={"processors": processors})
+    # Only with gradients of images, whose border is black: what fails always is found before the start.
+    half = (
+        "import sys\n\n\n"
+        "class Half(WholeGradient):\n"
+        "    def compress(self, gradient):\n"
+        "        if not gradient.all():\n"
+        f"            {mistake}\n"
+        "        return super().compress(gradient)\n\n\n"
+    )
+    change(path, "class Momentum(", half)
+    rules = tmp_path / "rules.py"
+    rules.write_text(rules.read_text().replace("return WholeGradient()", "return Half()"))
+    place = 1 + rules.read_text().splitlines().index(f"            {mistake}")
+    done = command.do("simulate", path, "--no-report")
+    assert done.returncode == 1, done.stderr
+    assert f"failed: the simulator: rules.py, line {place}: {said}" in done.stderr.splitlines()[-1]
+
+
 def test_what_an_algorithm_raises_while_a_file_is_read_is_one_sentence(
     command: CommandLine, tmp_path: Path
 ) -> None:

@@ -183,7 +183,7 @@ def capture_files(directory: Path, of: str | None) -> list[Path]:
 
 
 def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
-    capture = ledgers.capture or {"error": "the run was cut short"}
+    capture = ledgers.capture or {"error": "the run has not come to its end"}
     if "records" not in capture:  # it could not report its totals: those of its files
         files = capture_files(directory, ledgers.of)
         capture = {
