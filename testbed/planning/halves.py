@@ -12,7 +12,9 @@ from testbed.algorithms.peer_half import parcels_of
 from testbed.algorithms.roles import Part
 from testbed.algorithms.server_half import ServerHalf
 from testbed.algorithms.worker_half import WorkerHalf
+from testbed.checkpoints.state_encoding import encode
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock import peer_faults, worker_faults
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.model_conflicts import layout_of
 from testbed.planning.images import share_out
@@ -23,6 +25,7 @@ from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update, checked
 
+_STORED = {*worker_faults.STORED, *peer_faults.STORED}
 _LOCAL_STEPS = 3
 """The most local steps of a leg that are tried: thousands would take as long as the training."""
 
@@ -49,10 +52,12 @@ def check_halves(plan: Plan) -> None:
     layout = layout_of(plan.spec)
     settings = replace(plan.settings, images=share_out(plan).images.tolist())
     algorithm, update = algorithm_named(name), None
-    parts = algorithm.parts
+    parts, is_kept = algorithm.parts, plan.checkpoint_every is not None
     if "worker" in parts:
         with _told(name, "worker"):
-            update = _push_of_plugin(settings, layout)
+            worker, update = _push_of_plugin(settings, layout)
+            if is_kept and plan.spec.engine == "simulation":  # an emulation's workers begin anew
+                _check_state(worker)
     if "server" in parts:
         with _told(name, "server"):
             first = slices_of(settings, layout)[0]
@@ -62,9 +67,13 @@ def check_halves(plan: Plan) -> None:
                 _have_push_taken(server, first.of(update), settings)
                 if server.version and algorithm.diagnostics:
                     diagnosed(server.diagnose(), [one.name for one in algorithm.diagnostics])
+            if is_kept:
+                _check_state(server)
     if "aggregator" in parts:
         with _told(name, "aggregator"):
-            computation.aggregator_half(settings, layout, 1)
+            aggregator = computation.aggregator_half(settings, layout, 1)
+            if is_kept:
+                _check_state(aggregator)
     if "peer" in parts:
         with _told(name, "peer"):
             peer = computation.peer_half(settings, layout, np.zeros(layout.total, np.float32), 0)
@@ -72,6 +81,8 @@ def check_halves(plan: Plan) -> None:
             for parcel in parcels_of(peer, peer.step(gradient)) if peer.ready else ():
                 checked(parcel.update, layout.total, peer)
             _check_copies(peer, gradient)
+            if is_kept:
+                _check_state(peer)
 
 
 def first_push(settings: Settings, layout: Layout, gradient: FloatVector) -> Update:
@@ -98,8 +109,8 @@ def _push(
     raise SpecError("none of its legs pushes")
 
 
-def _push_of_plugin(settings: Settings, layout: Layout) -> Update:
-    """Return the first push of a plug-in's half, which must be the same each time.
+def _push_of_plugin(settings: Settings, layout: Layout) -> tuple[WorkerHalf, Update]:
+    """Return a plug-in's half and its first push, which must be the same each time.
 
     Raises:
         SpecError: it is not, or the half keeps memory that is not its own.
@@ -116,7 +127,7 @@ def _push_of_plugin(settings: Settings, layout: Layout) -> Update:
             "it makes another push of the same gradients the second time, and runs would differ: "
             "draw random numbers from testbed.random_streams.stream(conditions.seed, ...)"
         )
-    return found[0]
+    return half, found[0]
 
 
 def _have_push_taken(server: ServerHalf, update: Update, settings: Settings) -> None:
@@ -166,6 +177,21 @@ def differ(one: Update, other: Update) -> bool:
     elif not (isinstance(one, DenseUpdate) and isinstance(other, DenseUpdate)):
         return True
     return one.values.tobytes() != other.values.tobytes()
+
+
+def _check_state(half: Stateful) -> None:
+    """Check that a checkpoint can keep the state of a half.
+
+    Raises:
+        SpecError: it cannot, and the first one would end the run.
+    """
+    try:
+        encode(half.state(), _STORED)
+    except TypeError as error:
+        raise SpecError(
+            f"{error}: keep plain values and arrays, or list the attribute in the class's not_saved if "
+            "a new half has it as it should be"
+        ) from error
 
 
 @contextmanager

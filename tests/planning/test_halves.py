@@ -110,6 +110,35 @@ def test_a_mistake_is_found_with_its_place(folder: Path, old: str, new: str, sai
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        (
+            WORKER,
+            COMPRESSING.format("setattr(self, 'who', {object()}) or DenseUpdate(gradient)"),
+            "worker",
+        ),
+        (
+            "self.parameters -= self._alpha",
+            "self.who = {object()}\n        self.parameters -= self._alpha",
+            "server",
+        ),
+    ],
+)
+def test_a_state_that_no_checkpoint_can_keep_is_found_where_there_are_checkpoints(
+    folder: Path, old: str, new: str, part: str
+) -> None:
+    path, rules = folder / "momentum.yaml", folder / "rules.py"
+    text = rules.read_text()
+    assert old in text
+    rules.write_text(with_imports(text.replace(old, new)))
+    look_for_problems(folder)
+    path.write_text(f"{path.read_text()}engine: simulation\ncheckpoints: {{every: 50}}\n")
+    with pytest.raises(SpecError) as refused:
+        look_for_problems(folder)
+    assert f"its half of the {part}: the state['who'][0] cannot be put in a" in str(refused.value)
+
+
 def with_imports(text: str) -> str:
     """Return a plug-in's text with what the mistakes here need; its lines keep their numbers."""
     return text.replace("import numpy as np", IMPORTED, 1)
