@@ -22,8 +22,8 @@ from testbed.results.tables.verdict import verdict
 
 COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes", "time", "loss")
 """The columns of every curve."""
-COUNTS = ("iteration", "payload_bytes", "wire_bytes")
-"""Those of whole numbers."""
+COUNTS = ("iteration", "payload_bytes")
+"""Those of whole numbers, which every record has."""
 _DIGITS = 16
 """Digits that are kept of a digest: 64 bits."""
 _COMMIT = 12
@@ -36,7 +36,8 @@ class Evaluated:
     Attributes:
         iteration: int64, updates applied.
         accuracy: float64, percent of the test set; NaN where it could not be measured.
-        payload_bytes, wire_bytes: int64, ingress so far.
+        payload_bytes: int64, ingress so far.
+        wire_bytes: float64, the same with all headers; NaN where no page shows it.
         time: float64, seconds since training began, by the run's clock; NaN in the first records.
         loss: float64, mean over the test set; NaN where it is not known.
         exact: float64, by name the exact values that the simulator computed, if it did.
@@ -45,7 +46,7 @@ class Evaluated:
     iteration: npt.NDArray[np.int64]
     accuracy: npt.NDArray[np.float64]
     payload_bytes: npt.NDArray[np.int64]
-    wire_bytes: npt.NDArray[np.int64]
+    wire_bytes: npt.NDArray[np.float64]
     time: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
     exact: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
@@ -147,6 +148,7 @@ def record_of(
         use=summary.utilisation.parts if summary.utilisation else {},
     )
     columns = {name: getattr(evaluations, name) for name in COLUMNS}
+    columns["wire_bytes"] = evaluations.wire_bytes.astype(np.float64)
     rounded = {name: np.round(columns[name], 6) for name in ("accuracy", "time")}
     columns |= rounded | {"loss": to_digits(evaluations.loss, 7)}
     columns |= {name: np.full(len(evaluations), np.nan) for name in unshown.get(spec.name, ())}

@@ -18,7 +18,7 @@ _BY_TRAINING_LOSS = (
     "dbw-static-batches",
     "dbw-variants",
 )
-"""The experiments of which pages show the exact training loss, and no loss or accuracy of a test."""
+"""The experiments of which pages show the exact training loss over time: no test, and no traffic."""
 PAPER = Paper(
     name="dbw",
     title="The DBW paper, reproduced",
@@ -28,7 +28,7 @@ PAPER = Paper(
     parts_at={PAPER_SCALE.name: AT_PAPER},
     scales=(CPU, PAPER_SCALE, TINY),
     measurements=(FIG7,),
-    unshown=dict.fromkeys(_BY_TRAINING_LOSS, ("accuracy", "loss")),
+    unshown=dict.fromkeys(_BY_TRAINING_LOSS, ("accuracy", "loss", "wire_bytes")),
     diagnostics=("k", "gain", "norm", "variance", "smoothness"),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",
 )
