@@ -129,7 +129,7 @@ WORKERS: tuple[Metric, ...] = (
         "testbed_worker_updates_total",
         "counter",
         ("worker",),
-        "Updates applied, by the worker that pushed.",
+        "Pushes applied, by the worker.",
         lambda s: _by_worker(s, s.worker_updates),
     ),
     Metric(

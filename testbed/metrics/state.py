@@ -96,10 +96,11 @@ class RunState:
         target: updates that it lasts; None of programs.
         classes: of its devices.
         worker_names: by number.
-        updates, dropped: pushes that were applied and not applied.
+        updates: the version, to which each update has led, whether of one push or of several.
+        dropped: pushes that were not applied.
         rate: updates per second of the host's clock.
-        class_updates: updates of each class.
-        worker_updates, worker_message_bytes: updates and bytes of each worker.
+        class_updates: applied pushes of each class.
+        worker_updates, worker_message_bytes: applied pushes and bytes of each worker.
         ingress, egress: bytes by layer.
         packets: frames into the server; ``acknowledgements``: pure ACKs among them.
         capture: packets captured and dropped.
@@ -167,7 +168,8 @@ class RunState:
     def take(self, entry: RunEntry) -> None:
         """Take an entry of the run's log."""
         match entry:
-            case Updates(rows):
+            case Updates(rows, version):
+                self.updates = max(self.updates, version)  # a counter never goes back
                 self._update(rows)
             case Diagnoses(values):
                 self.diagnostics = dict(zip(self.declared, values[-1].tolist(), strict=True))
@@ -189,12 +191,11 @@ class RunState:
         self.devices = self.workers.counts(ended=True)
 
     def _update(self, rows: npt.NDArray[Any]) -> None:
-        """Count rows of ``telemetry.update_rows.UPDATE``; of several servers, the first's updates."""
+        """Count rows of ``telemetry.update_rows.UPDATE``; of several servers, the first's pushes."""
         if self.info.get("clock") == "virtual":
             self.virtual_seconds = float(rows["time"][-1])
         first = rows["server"] == 0
         done = rows[rows["applied"] & first]
-        self.updates += len(done)
         self.dropped += int(first.sum()) - len(done)
         self.staleness.add(done["staleness"])
         for layer in self._pushed:

@@ -66,7 +66,7 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_class_updates_total",
         "counter",
         ("device_class",),
-        "Updates applied, by the class of the device that pushed.",
+        "Pushes applied, by the class of the device.",
         lambda s: by_class(s, s.class_updates),
     ),
     Metric(

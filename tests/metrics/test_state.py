@@ -36,19 +36,20 @@ def test_a_bucket_includes_its_upper_bound(values: list[int]) -> None:
     assert below[-1] == len(values) and histogram.sum == sum(values)
 
 
-def test_updates_are_counted_by_class_and_worker() -> None:
+def test_pushes_are_counted_by_class_and_worker_and_updates_by_their_versions() -> None:
     state = run_state(DeviceClasses(("fast", "slow"), np.array([0, 1, 1, 0])))
-    state.take(Updates(rows([0, 1, 2, 2, 3], [True, True, True, False, True]), 0))
-    state.take(Updates(rows([1], [True]), 0))
-    assert (state.updates, state.dropped) == (5, 1)
+    state.take(Updates(rows([0, 1, 2, 2, 3], [True, True, True, False, True]), 2))
+    state.take(Updates(rows([1], [True]), 3))
+    assert (state.updates, state.dropped) == (3, 1)
     assert state.class_updates.tolist() == [2, 3]
     assert state.worker_updates.tolist() == [1, 2, 1, 1]
     assert state.worker_message_bytes.tolist() == [30, 60, 60, 30]
     assert state.ingress == {"payload": 60, "message": 180, "wire": 0}
     state.raise_ingress(payload=50, message=200, wire=300)  # a ledger of an earlier moment
     assert state.ingress == {"payload": 60, "message": 200, "wire": 300}
-    state.take(Updates(rows([1], [True]), 0))  # 20 message bytes of it are in that ledger already
+    state.take(Updates(rows([1], [True]), 2))  # 20 message bytes of it are in that ledger already
     assert state.ingress == {"payload": 70, "message": 210, "wire": 300}
+    assert state.updates == 3  # as a counter does, though a server went back to its checkpoint
 
 
 def test_the_bytes_that_an_accuracy_took_are_kept() -> None:
