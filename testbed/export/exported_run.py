@@ -179,9 +179,8 @@ def _diagnostics(run: RecordedRun) -> ValueTable:
     values = run.diagnostics
     count = max(map(len, values.values()), default=0)
     iteration = np.arange(1, count + 1)
-    pushes = run.pushes.select(["iteration", "time"]).sort_by([("iteration", "ascending")])
-    x, y = (pushes.column(name).to_numpy() for name in ("iteration", "time"))
-    time = np.interp(iteration, x, y) if len(x) else np.zeros(count)
+    versions, made = run.made
+    time = np.interp(iteration, versions, made) if len(versions) else np.zeros(count)
     return ValueTable("diagnostics", {"iteration": iteration}, time, values)
 
 

@@ -91,6 +91,8 @@ def test_a_replay_has_the_diagnostics_of_its_moment_and_ends_as_the_run_did(tmp_
     replay = ReplayedRun(run)
     assert "testbed_diagnostic" not in exported(replay)
     rows = Recorded.of(run).updates
+    made = rows["host_time"][rows["applied"] & (rows["iteration"] == 100)]
+    assert Recorded.of(run).evaluated[-1] == made.max() > made.min()
     for at in (len(rows) // 3, len(rows) // 2):
         replay.advance(rows["host_time"][at])
         (shown,) = (

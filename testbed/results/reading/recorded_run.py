@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from testbed.number_text import as_duration
 from testbed.results.reading.journals import (
     NoRunError,
+    made,
     read_columns,
     read_evaluations,
     read_updates,
@@ -254,6 +255,12 @@ class RecordedRun:
         Raises NoRunError if their journal has another format.
         """
         return read_updates(self.directory)
+
+    @cached_property
+    def made(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Its versions, in order, and when each was made, in seconds by the run's clock."""
+        names = ("iteration", "applied", "time")
+        return made(*(self.pushes.column(name).to_numpy(zero_copy_only=False) for name in names))
 
     @cached_property
     def diagnostics(self) -> dict[str, npt.NDArray[np.float64]]:
