@@ -23,7 +23,7 @@ from testbed.results.reading.recorded_run import RecordedRun
 
 Whole: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
-_FORMAT = 1
+_FORMAT = 2
 """Part of the digest: a version that exports something else replaces what an earlier one wrote."""
 _RESULTS = {
     "updates", "best_accuracy", "final_accuracy", "final_loss", "measure", "ingress", "faults",

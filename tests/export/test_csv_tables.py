@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from testbed.errors import TestbedError
 from testbed.export.csv_tables import CsvTables
@@ -37,6 +40,30 @@ def test_a_run_that_has_grown_replaces_its_rows_and_no_others(
     table = pd.read_csv(tmp_path / "out" / "evaluations.csv")
     assert table.run.value_counts().to_dict() == {run.id: len(run.evaluations) for run in runs}
     assert what(runs, out) == ["unchanged"] * 2
+
+
+def test_numbers_that_are_not_finite_are_empty_and_all_others_exact(
+    runs: list[RecordedRun], tmp_path: Path
+) -> None:
+    odd = [float("inf"), float("nan")]
+    changed = grown(runs[1], tmp_path)
+    for name, place in {"updates": "loss", "evaluations": "loss", "diagnostics": -1}.items():
+        path = changed.directory / f"{name}.parquet"
+        table = parquet.read_table(path)
+        column = table.column(place)
+        values = pa.array([*odd, *column.to_pylist()[2:]], column.type)
+        at = table.column_names.index("loss") if place == "loss" else len(table.column_names) - 1
+        parquet.write_table(table.set_column(at, table.column_names[at], values), path)
+    out = CsvTables(tmp_path / "out")
+    for of in ([runs[0]], [RecordedRun.load(changed.directory)], [runs[0]]):
+        what(of, out)
+        for path in (tmp_path / "out").glob("*.csv"):
+            cells = {cell for line in path.read_text().splitlines() for cell in line.split(",")}
+            assert not {"inf", "-inf", "nan"} & cells
+    losses = pd.read_csv(tmp_path / "out" / "updates.csv").groupby("run").loss
+    for run in (runs[0], RecordedRun.load(changed.directory)):
+        own = np.array(columns(run, "updates")["loss"])
+        assert losses.get_group(run.id).dropna().tolist() == own[np.isfinite(own)].tolist()
 
 
 def test_a_file_of_somebody_else_is_not_replaced(runs: list[RecordedRun], tmp_path: Path) -> None:
