@@ -106,7 +106,13 @@ def _read(path: Path, types: dict[str, Any]) -> Any:
 
     texts = {name: pa.string() for name in ("run", "export")} | types
     try:
-        table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=texts))
+        table = csv.read_csv(
+            path,
+            # A value may be of several lines, and longer than a block is by default.
+            csv.ReadOptions(block_size=min(1 + path.stat().st_size, 1 << 30)),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(column_types=texts),
+        )
         table.column("run")
         return table
     except (pa.ArrowException, KeyError):

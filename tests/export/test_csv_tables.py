@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import yaml
 from pyarrow import parquet
 
 from testbed.errors import TestbedError
@@ -64,6 +65,19 @@ def test_numbers_that_are_not_finite_are_empty_and_all_others_exact(
     for run in (runs[0], RecordedRun.load(changed.directory)):
         own = np.array(columns(run, "updates")["loss"])
         assert losses.get_group(run.id).dropna().tolist() == own[np.isfinite(own)].tolist()
+
+
+def test_values_of_several_lines_and_of_any_length_are_read_again(
+    runs: list[RecordedRun], tmp_path: Path
+) -> None:
+    long = grown(runs[1], tmp_path)
+    with (long.directory / "spec.yaml").open("a") as file:
+        yaml.safe_dump({"environment": {"A": "x\n" * 300_000, "B": "y" * 1_500_000}}, file)
+    out = CsvTables(tmp_path / "out")
+    assert what([RecordedRun.load(long.directory), runs[0]], out) == ["written"] * 2
+    options = pd.read_csv(tmp_path / "out" / "options.csv").set_index(["run", "key"]).value
+    assert options[long.id, "environment.A"] == "x\n" * 300_000
+    assert len(options[long.id, "environment.B"]) == 1_500_000
 
 
 def test_a_file_of_somebody_else_is_not_replaced(runs: list[RecordedRun], tmp_path: Path) -> None:
