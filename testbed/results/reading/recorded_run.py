@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from testbed.number_text import as_duration
 from testbed.results.reading.journals import (
+    UNKNOWN_OF_PROGRAMS,
     NoRunError,
     made,
     read_columns,
@@ -390,6 +391,12 @@ class RecordedRun:
             float(evaluations.time[-1]) if len(evaluations) else 0.0,
         )
 
+        by_host = read_columns(self.directory, "updates", ["host_time"]).columns
+        host_seconds = float(by_host[0].to_numpy().max()) if by_host and len(by_host[0]) else None
+
+        unknown = UNKNOWN_OF_PROGRAMS if self.manifest.programs else ()
+        counted = {"payload_bytes", "message_bytes", "wire_bytes"}.difference(unknown)
+
         def so_far(name: str) -> int:
             pushed = pushes.column(name).to_numpy().sum() if name in pushes.column_names else 0
             evaluated = getattr(evaluations, name)[-1] if len(evaluations) else 0
@@ -401,11 +408,10 @@ class RecordedRun:
             final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
             measure=self._measure(evaluations),
             # What stayed within machines is known only at the end.
-            ingress=Ingress(
-                **{name: so_far(name) for name in ("payload_bytes", "message_bytes", "wire_bytes")}
-            ),
-            updates_per_second=count / seconds if seconds > 0 else None,
+            ingress=Ingress(**{name: so_far(name) for name in counted}),
+            updates_per_second=count / host_seconds if host_seconds else None,
             training_seconds=seconds,
+            host_seconds=host_seconds,
             faults=struck(self.faults),
             ended=ended,
             reason=reason,
