@@ -101,6 +101,7 @@ class RunState:
         rate: updates per second of the host's clock.
         class_updates: applied pushes of each class.
         worker_updates, worker_message_bytes: applied pushes and bytes of each worker.
+        by_worker: False if these three are not known.
         ingress, egress: bytes by layer.
         packets: frames into the server; ``acknowledgements``: pure ACKs among them.
         capture: packets captured and dropped.
@@ -155,6 +156,7 @@ class RunState:
     class_updates: PerClass = field(init=False)
     worker_updates: npt.NDArray[np.int64] = field(init=False)
     worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
+    by_worker: bool = True
     _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -202,8 +204,10 @@ class RunState:
             self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
         self.raise_ingress(**self._pushed)
         count = len(self.worker_names)
-        # What an aggregator pushes is none of its workers' pushes.
-        done, rows = (some[some["worker"] < count] for some in (done, rows))
+        if (rows["worker"] >= count).any():
+            # An aggregator's pushes are none of its workers', which are in no record.
+            self.by_worker = False
+            return
         self.class_updates += self.classes.count(done["worker"])
         self.worker_updates += np.bincount(done["worker"], minlength=count)
         sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)

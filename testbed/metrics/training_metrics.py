@@ -67,7 +67,7 @@ TRAINING: tuple[Metric, ...] = (
         "counter",
         ("device_class",),
         "Pushes applied, by the class of the device.",
-        lambda s: by_class(s, s.class_updates),
+        lambda s: by_class(s, s.class_updates if s.by_worker else None),
     ),
     Metric(
         "testbed_update_staleness",

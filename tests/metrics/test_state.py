@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.metrics.device_metrics import WORKERS
+from testbed.metrics.exporter import METRICS
 from testbed.metrics.state import BUCKETS, RunState, Staleness
 from testbed.runs.class_records import ALL, DeviceClasses, device_classes
 from testbed.telemetry.entries import EvaluationMade, Updates
@@ -106,3 +108,12 @@ def test_class_names_are_bounded_and_the_same_each_time(devices: int, seed: int)
     assert set(state.names) <= {"compute-x10+waiting-x10", "compute-x1+waiting-x1"}
     assert state.names == again.names and state.of_device.tolist() == again.of_device.tolist()
     assert state.sizes.sum() == devices
+
+
+def test_pushes_of_devices_around_aggregators_are_unknown_and_not_0() -> None:
+    state = run_state()
+    state.take(Updates(rows([4, 5], [True, True]), 1))  # of two aggregators, numbered after workers
+    read = {metric.name: metric.read for metric in METRICS + WORKERS}
+    for of_pushes in ("class_updates_total", "worker_updates_total", "worker_ingress_bytes_total"):
+        assert not list(read[f"testbed_{of_pushes}"](state))
+    assert list(read["testbed_updates_total"](state)) == [((), 1)]
