@@ -236,7 +236,7 @@ class Runs(Sequence[Run]):
             table.add_column(0, "run", pa.array([name] * len(table), pa.string()))
             for name, table in zip(self.names, tables, strict=True)
         ]
-        return pa.concat_tables(named, promote_options="default")
+        return pa.concat_tables(named, promote_options="permissive")
 
 
 def _curve(evaluations: Any, runs: Sequence[Run]) -> Any:
