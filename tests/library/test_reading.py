@@ -87,6 +87,17 @@ def test_what_only_one_run_has_is_asked_of_one(simulated: Simulated) -> None:
     assert len(simulated.runs[:1]) == 1
 
 
+def test_a_label_that_several_runs_have_stands_for_none_of_them(tmp_path: Path) -> None:
+    write = writer_of_runs(tmp_path)
+    for seed in (1, 2):
+        write("asgd", f"seeds/sweep-{seed}", seed=seed)
+    found = [testbed.open_run(tmp_path / "seeds" / f"sweep-{seed}" / "asgd") for seed in (1, 2)]
+    runs = testbed.Runs(tmp_path, found)
+    assert runs["asgd, seed 2"].seed == 2
+    with pytest.raises(KeyError, match="several runs 'asgd': there are asgd, seed 1, asgd, seed 2"):
+        runs["asgd"]
+
+
 def test_without_pandas_only_frames_are_missing(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
