@@ -57,12 +57,13 @@ class Staleness:
 class Evaluation:
     """The last evaluation: accuracy from 0 to 1, and the ingress when its version was reached.
 
-    The accuracy is None where there is none, or where the run has a measure of its own.
+    The accuracy is None where there is none, or where the run has a measure of its own; the loss where
+    programs tell of none.
     """
 
     updates: int
     accuracy: float | None
-    loss: float
+    loss: float | None
     ingress: Bytes
 
 
@@ -233,7 +234,9 @@ class RunState:
         accuracy = None if math.isnan(row["accuracy"]) else row["accuracy"] / 100
         if self.measure is not None:
             self.measured, accuracy = row["measured"], None
-        self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
+        of_programs = self.target is None
+        loss = None if of_programs and math.isnan(row["loss"]) else row["loss"]
+        self.evaluation = Evaluation(int(row["iteration"]), accuracy, loss, ingress)
         for wanted in ACCURACIES:
             if accuracy is not None and accuracy >= wanted:
                 self.reached.setdefault(wanted, ingress)

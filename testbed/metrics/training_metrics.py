@@ -1,5 +1,6 @@
 """Metrics of a run as a whole: properties, updates, bytes, accuracy, the server's work, time."""
 
+import math
 from collections.abc import Callable, Iterable
 
 from testbed.metrics.metric import Metric, Sample, by_class, by_key, known
@@ -162,7 +163,7 @@ TRAINING: tuple[Metric, ...] = (
         "gauge",
         ("diagnostic",),
         "A number that the algorithm itself reports with each update, at the last update; by its name.",
-        lambda s: by_key(s.diagnostics),
+        lambda s: by_key({name: one for name, one in s.diagnostics.items() if not math.isnan(one)}),
     ),
     Metric(
         "testbed_server_queue_seconds",

@@ -1,5 +1,7 @@
 """A run's state: the counts of updates and evaluations, by class and by bucket."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from testbed.metrics.device_metrics import WORKERS
 from testbed.metrics.exporter import METRICS
 from testbed.metrics.state import BUCKETS, RunState, Staleness
 from testbed.runs.class_records import ALL, DeviceClasses, device_classes
-from testbed.telemetry.entries import EvaluationMade, Updates
+from testbed.telemetry.entries import Diagnoses, EvaluationMade, Updates
 from testbed.telemetry.update_rows import UPDATE
 
 SLOW_AND_FAST = [{"share": 0.25, "factor": 10.0}, {"share": 0.75, "factor": 1.0}]
@@ -117,3 +119,19 @@ def test_pushes_of_devices_around_aggregators_are_unknown_and_not_0() -> None:
     for of_pushes in ("class_updates_total", "worker_updates_total", "worker_ingress_bytes_total"):
         assert not list(read[f"testbed_{of_pushes}"](state))
     assert list(read["testbed_updates_total"](state)) == [((), 1)]
+
+
+def test_numbers_that_an_algorithm_or_a_program_does_not_know_are_absent() -> None:
+    unknown = float("nan")
+    read = {metric.name: metric.read for metric in METRICS}
+    row = {"iteration": 1, "accuracy": 50.0, "loss": unknown, "wire_bytes": 9}
+    row |= {"payload_bytes": 5, "message_bytes": 7}
+    algorithm, program = run_state(), replace(run_state(), target=None)
+    for state in (algorithm, program):
+        state.take(EvaluationMade(row))
+    assert not list(read["testbed_loss"](program))
+    [(_, diverged)] = read["testbed_loss"](algorithm)
+    assert np.isnan(diverged)
+    named = replace(run_state(), declared=("k", "gain"))
+    named.take(Diagnoses(np.array([[4.0, unknown]]), 1))
+    assert list(read["testbed_diagnostic"](named)) == [(("k",), 4.0)]
