@@ -51,7 +51,7 @@ def as_milliseconds(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     value = 1000 * seconds
-    return f"{value:.2f} ms" if 0 < value < 1 else f"{value:,.3g} ms"
+    return f"{value:.2f} ms" if 0 < value < 1 else f"{_three_digits(value)} ms"
 
 
 def as_delay(seconds: float) -> str:
@@ -61,7 +61,12 @@ def as_delay(seconds: float) -> str:
 
 def as_share(share: float) -> str:
     """Return ``62.7 %`` for 0.627: three digits."""
-    return f"{100 * share:.3g} %"
+    return f"{_three_digits(100 * share)} %"
+
+
+def _three_digits(value: float) -> str:
+    """Return a number with three digits, or all that it has before the point."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def as_count(value: int | None) -> str:

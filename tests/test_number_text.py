@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.number_text import UNKNOWN, as_energy, as_number
+from testbed.number_text import UNKNOWN, as_energy, as_milliseconds, as_number, as_share
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,21 @@ def test_a_number_has_its_noun_in_the_singular_or_plural(count: int, text: str) 
 )
 def test_energies_have_three_digits_and_a_prefix(joules: float | None, text: str) -> None:
     assert as_energy(joules) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (12.34, "12.3"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (1234.5, "1,234"),
+        (2.4e5, "240,000"),
+    ],
+)
+def test_thousands_of_milliseconds_and_percents_have_all_their_digits(
+    value: float, text: str
+) -> None:
+    assert as_milliseconds(value / 1000) == f"{text} ms"
+    assert as_share(value / 100) == f"{text} %"

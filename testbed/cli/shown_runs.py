@@ -73,7 +73,7 @@ def print_run(run: RecordedRun, name: str) -> None:
     typer.echo("")
     typer.echo(printable(name))
     for fact, value in _facts(run).items():
-        typer.echo(printable(f"  {fact:<12}{value}"))
+        typer.echo(printable(f"  {fact:<11} {value}"))
     for table in tables_of(run).values():
         typer.echo(textwrap.indent(plain_text(table), "  "))
     for peer, ingress in run.summary.peers.items():

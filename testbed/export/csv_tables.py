@@ -5,9 +5,12 @@ A run's rows are replaced when it is exported again; those of other runs stay. T
 of ``exported_run``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from testbed.errors import TestbedError
 from testbed.export.exported_run import ExportedRun
@@ -62,23 +65,32 @@ class CsvTables:
 
 
 def tables_of(run: ExportedRun) -> dict[str, Any]:
-    """Return all tables of a run as ``pyarrow.Table``, by their files' names; a NaN is null."""
+    """Return all tables of a run by their files' names; a number that is not finite is null."""
     import pyarrow as pa
 
     manifest = run.recorded.manifest
-    found = {
-        table.name: pa.table(
-            {name: pa.array(one, from_pandas=True) for name, one in table.columns.items()}
-        )
-        for table in run.tables
+    columns = {table.name: table.columns for table in run.tables}
+    pushes = run.recorded.pushes
+    columns["updates"] = {
+        name: pushes.column(name).to_numpy(zero_copy_only=False) for name in pushes.column_names
     }
+    found = {name: pa.table(dict(_known(content))) for name, content in columns.items()}
     options = {"key": list(run.options), "value": [str(one) for one in run.options.values()]}
     kinds = pa.schema([("key", pa.string()), ("value", pa.string())])
-    found |= {"updates": run.recorded.pushes, "options": pa.table(options, schema=kinds)}
+    found["options"] = pa.table(options, schema=kinds)
     words = {"experiment": manifest.experiment, "label": manifest.algorithm, "seed": manifest.seed}
     words |= {"ended": run.recorded.ended}
     row = words | run.results | {"export": run.digest}
     return found | {"runs": pa.Table.from_pylist([row])}
+
+
+def _known(columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a table for Arrow, floats of 64 bits as they are read again."""
+    import pyarrow as pa
+
+    for name, column in columns.items():
+        wide = column.astype(np.float64) if column.dtype.kind == "f" else column
+        yield name, pa.array(wide, mask=~np.isfinite(wide))
 
 
 def write_table(table: Any, path: Path) -> None:
@@ -94,7 +106,13 @@ def _read(path: Path, types: dict[str, Any]) -> Any:
 
     texts = {name: pa.string() for name in ("run", "export")} | types
     try:
-        table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=texts))
+        table = csv.read_csv(
+            path,
+            # A value may be of several lines, and longer than a block is by default.
+            csv.ReadOptions(block_size=min(1 + path.stat().st_size, 1 << 30)),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(column_types=texts),
+        )
         table.column("run")
         return table
     except (pa.ArrowException, KeyError):

@@ -23,7 +23,7 @@ from testbed.results.reading.recorded_run import RecordedRun
 
 Whole: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
-_FORMAT = 1
+_FORMAT = 2
 """Part of the digest: a version that exports something else replaces what an earlier one wrote."""
 _RESULTS = {
     "updates", "best_accuracy", "final_accuracy", "final_loss", "measure", "ingress", "faults",
@@ -179,9 +179,8 @@ def _diagnostics(run: RecordedRun) -> ValueTable:
     values = run.diagnostics
     count = max(map(len, values.values()), default=0)
     iteration = np.arange(1, count + 1)
-    pushes = run.pushes.select(["iteration", "time"]).sort_by([("iteration", "ascending")])
-    x, y = (pushes.column(name).to_numpy() for name in ("iteration", "time"))
-    time = np.interp(iteration, x, y) if len(x) else np.zeros(count)
+    versions, made = run.made
+    time = np.interp(iteration, versions, made) if len(versions) else np.zeros(count)
     return ValueTable("diagnostics", {"iteration": iteration}, time, values)
 
 

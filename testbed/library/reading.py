@@ -168,10 +168,12 @@ class Runs(Sequence[Run]):
     def __getitem__(self, which: int | str | slice) -> Run | tuple[Run, ...]:
         if not isinstance(which, str):
             return self._runs[which]
-        for name, run in zip(self.names, self._runs, strict=True):
-            if which in (name, run.label):
-                return run
-        raise KeyError(f"there is no run {which!r}: there are {', '.join(self.names)}")
+        named = dict(zip(self.names, self._runs, strict=True))
+        found = [named[which]] if which in named else [r for r in self._runs if r.label == which]
+        if len(found) != 1:
+            how_many = "are several runs" if found else "is no run"
+            raise KeyError(f"there {how_many} {which!r}: there are {', '.join(self.names)}")
+        return found[0]
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._runs)
@@ -236,7 +238,7 @@ class Runs(Sequence[Run]):
             table.add_column(0, "run", pa.array([name] * len(table), pa.string()))
             for name, table in zip(self.names, tables, strict=True)
         ]
-        return pa.concat_tables(named, promote_options="default")
+        return pa.concat_tables(named, promote_options="permissive")
 
 
 def _curve(evaluations: Any, runs: Sequence[Run]) -> Any:

@@ -17,6 +17,7 @@ from testbed.library.experiment import Experiment
 from testbed.library.reading import Run, Runs
 from testbed.library.running import in_main_thread, warn_of_ends
 from testbed.results.reading.recorded_run import RecordedRun as Recorded
+from testbed.run_endings import is_complete
 from testbed.sweeps import carrying_out_sweep as sweeping
 from testbed.sweeps import sweep_table as tables
 from testbed.sweeps.missing_runs import Means
@@ -61,7 +62,7 @@ class Swept:
         """Return mean and standard deviation over seeds, for each algorithm and combination.
 
         Columns: for each number of ``table``, such as final_accuracy, its ``mean`` and ``std`` (of a
-        sample; missing with one seed), and their ``count``.
+        sample; missing with one seed), and their ``count``. Runs that lack updates are left out.
 
         Raises:
             TestbedError: pandas is not installed.
@@ -69,6 +70,7 @@ class Swept:
         table = self.table()
         groups = ["algorithm", *(key for key in self.keys if key != "seed")]
         numbers = [name for name in table.select_dtypes("number") if name not in (*groups, "seed")]
+        table = table[[is_complete(ended) for ended in table.ended]]
         return table.groupby(groups, sort=False)[numbers].agg(["mean", "std", "count"])
 
     def arrow(self) -> "pa.Table":

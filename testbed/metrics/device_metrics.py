@@ -123,14 +123,14 @@ WORKERS: tuple[Metric, ...] = (
         "counter",
         ("worker", "layer"),
         "Message bytes of each worker's pushes (of what each peer sent).",
-        lambda s: _by_worker(s, s.worker_message_bytes, "message"),
+        lambda s: _by_worker(s, s.worker_message_bytes, "message") if s.by_worker else (),
     ),
     Metric(
         "testbed_worker_updates_total",
         "counter",
         ("worker",),
-        "Updates applied, by the worker that pushed.",
-        lambda s: _by_worker(s, s.worker_updates),
+        "Pushes applied, by the worker.",
+        lambda s: _by_worker(s, s.worker_updates) if s.by_worker else (),
     ),
     Metric(
         "testbed_device_cpu_seconds_total",

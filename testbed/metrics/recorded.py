@@ -21,7 +21,7 @@ from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.messages.fault_changes import AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.results.reading.journals import NoRunError, read_accounting, read_columns
+from testbed.results.reading.journals import NoRunError, made, read_accounting, read_columns
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.run_files import Event, Summary
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -154,12 +154,11 @@ class Recorded:
     def evaluated(self) -> Moments:
         """The moment, by the host's clock, at which the version of each evaluation was reached."""
         iterations = self.run.evaluations.iteration
-        latest = np.zeros(len(iterations))
-        for server in range(int(self.updates["server"].max(initial=0)) + 1):
-            rows = self.updates[self.updates["server"] == server]
-            reached = np.searchsorted(np.maximum.accumulate(rows["iteration"]), iterations)
-            latest = np.maximum(latest, np.append(rows["host_time"], np.inf)[reached])
-        return np.where(iterations == 0, 0.0, latest)
+        versions, times = made(
+            *(self.updates[name] for name in ("iteration", "applied", "host_time"))
+        )
+        reached = np.append(times, np.inf)[np.searchsorted(versions, iterations)]
+        return np.where(iterations == 0, 0.0, reached)
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class ReplayedRun:
         self._served = recorded.served
         self._state = of_recorded(recorded)
         self._version = self._row = self._entry = self._sample = 0
+        self._versions = _versions(rows)
         self._finished = False
         self._wire = self._wire_points()
         self._egress = recorded.account("egress", "wire_bytes") if self._served else None
@@ -132,7 +133,9 @@ class ReplayedRun:
         if until > self._row:
             new = rows[self._row : until]
             self._version, self._row = max(self._version, int(new["iteration"].max())), until
-            state.take(Updates(new, self._version))
+            # Of an update that was never made, some pushes may have come.
+            made = min(int(self._versions[until - 1]), recorded.run.summary.updates)
+            state.take(Updates(new, made))
             self._diagnose()
         while self._entry < len(recorded.entries) and recorded.entries[self._entry][0] <= now:
             state.take(recorded.entries[self._entry][1])
@@ -191,6 +194,13 @@ class ReplayedRun:
 
 _ACK = 66
 """Bytes of a pure ACK: Ethernet, IPv4 and TCP with timestamps."""
+
+
+def _versions(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Return the run's version after each row, the lowest of its servers' versions."""
+    each = np.where(rows["server"] == np.unique(rows["server"])[:, None], rows["iteration"], 0)
+    versions: npt.NDArray[np.int64] = np.maximum.accumulate(each, axis=1).min(axis=0, initial=2**62)
+    return versions
 
 
 def _add_up(counted: Sequence[npt.NDArray[np.void]], column: str) -> npt.NDArray[np.int64]:

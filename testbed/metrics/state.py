@@ -57,12 +57,13 @@ class Staleness:
 class Evaluation:
     """The last evaluation: accuracy from 0 to 1, and the ingress when its version was reached.
 
-    The accuracy is None where there is none, or where the run has a measure of its own.
+    The accuracy is None where there is none, or where the run has a measure of its own; the loss where
+    programs tell of none.
     """
 
     updates: int
     accuracy: float | None
-    loss: float
+    loss: float | None
     ingress: Bytes
 
 
@@ -96,10 +97,12 @@ class RunState:
         target: updates that it lasts; None of programs.
         classes: of its devices.
         worker_names: by number.
-        updates, dropped: pushes that were applied and not applied.
+        updates: the version, to which each update has led, whether of one push or of several.
+        dropped: pushes that were not applied.
         rate: updates per second of the host's clock.
-        class_updates: updates of each class.
-        worker_updates, worker_message_bytes: updates and bytes of each worker.
+        class_updates: applied pushes of each class.
+        worker_updates, worker_message_bytes: applied pushes and bytes of each worker.
+        by_worker: False if these three are not known.
         ingress, egress: bytes by layer.
         packets: frames into the server; ``acknowledgements``: pure ACKs among them.
         capture: packets captured and dropped.
@@ -154,6 +157,7 @@ class RunState:
     class_updates: PerClass = field(init=False)
     worker_updates: npt.NDArray[np.int64] = field(init=False)
     worker_message_bytes: npt.NDArray[np.int64] = field(init=False)
+    by_worker: bool = True
     _pushed: Bytes = field(default_factory=lambda: {"payload": 0, "message": 0})
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -167,7 +171,8 @@ class RunState:
     def take(self, entry: RunEntry) -> None:
         """Take an entry of the run's log."""
         match entry:
-            case Updates(rows):
+            case Updates(rows, version):
+                self.updates = max(self.updates, version)  # a counter never goes back
                 self._update(rows)
             case Diagnoses(values):
                 self.diagnostics = dict(zip(self.declared, values[-1].tolist(), strict=True))
@@ -189,20 +194,21 @@ class RunState:
         self.devices = self.workers.counts(ended=True)
 
     def _update(self, rows: npt.NDArray[Any]) -> None:
-        """Count rows of ``telemetry.update_rows.UPDATE``; of several servers, the first's updates."""
+        """Count rows of ``telemetry.update_rows.UPDATE``; of several servers, the first's pushes."""
         if self.info.get("clock") == "virtual":
             self.virtual_seconds = float(rows["time"][-1])
         first = rows["server"] == 0
         done = rows[rows["applied"] & first]
-        self.updates += len(done)
         self.dropped += int(first.sum()) - len(done)
         self.staleness.add(done["staleness"])
         for layer in self._pushed:
             self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
         self.raise_ingress(**self._pushed)
         count = len(self.worker_names)
-        # What an aggregator pushes is none of its workers' pushes.
-        done, rows = (some[some["worker"] < count] for some in (done, rows))
+        if (rows["worker"] >= count).any():
+            # An aggregator's pushes are none of its workers', which are in no record.
+            self.by_worker = False
+            return
         self.class_updates += self.classes.count(done["worker"])
         self.worker_updates += np.bincount(done["worker"], minlength=count)
         sizes = np.bincount(rows["worker"], rows["message_bytes"], minlength=count)
@@ -228,7 +234,9 @@ class RunState:
         accuracy = None if math.isnan(row["accuracy"]) else row["accuracy"] / 100
         if self.measure is not None:
             self.measured, accuracy = row["measured"], None
-        self.evaluation = Evaluation(int(row["iteration"]), accuracy, row["loss"], ingress)
+        of_programs = self.target is None
+        loss = None if of_programs and math.isnan(row["loss"]) else row["loss"]
+        self.evaluation = Evaluation(int(row["iteration"]), accuracy, loss, ingress)
         for wanted in ACCURACIES:
             if accuracy is not None and accuracy >= wanted:
                 self.reached.setdefault(wanted, ingress)

@@ -1,5 +1,6 @@
 """Metrics of a run as a whole: properties, updates, bytes, accuracy, the server's work, time."""
 
+import math
 from collections.abc import Callable, Iterable
 
 from testbed.metrics.metric import Metric, Sample, by_class, by_key, known
@@ -66,8 +67,8 @@ TRAINING: tuple[Metric, ...] = (
         "testbed_class_updates_total",
         "counter",
         ("device_class",),
-        "Updates applied, by the class of the device that pushed.",
-        lambda s: by_class(s, s.class_updates),
+        "Pushes applied, by the class of the device.",
+        lambda s: by_class(s, s.class_updates if s.by_worker else None),
     ),
     Metric(
         "testbed_update_staleness",
@@ -162,7 +163,7 @@ TRAINING: tuple[Metric, ...] = (
         "gauge",
         ("diagnostic",),
         "A number that the algorithm itself reports with each update, at the last update; by its name.",
-        lambda s: by_key(s.diagnostics),
+        lambda s: by_key({name: one for name, one in s.diagnostics.items() if not math.isnan(one)}),
     ),
     Metric(
         "testbed_server_queue_seconds",

@@ -81,6 +81,7 @@ def test_an_option_replaces_the_files_value_and_a_swept_key_replaces_both(tmp_pa
         ("  seed: [1]\n  exclude: [{seed: 2}]\n", "exclude.0: seed has no value 2: it has 1$"),
         ("  seed: [1]\n  exclude: [{}]\n", "exclude.0: is empty"),
         ("  seed: [1]\n  exclude: [{seed: 1}]\n", "sweep.exclude: leaves no run$"),
+        ("  seed: [1, 2, 1]\n", r":9: sweep.seed: has 1 twice: give each value once$"),
     ],
 )
 def test_a_wrong_section_is_refused_with_its_line(

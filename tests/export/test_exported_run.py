@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import testbed
 from testbed.errors import TestbedError
 from testbed.export import exporting
 from testbed.export.exported_run import ExportedRun
 from testbed.results.reading.recorded_run import RecordedRun
-from tests.export.conftest import columns, grown
+from tests.export.conftest import SMALL, columns, grown
 
 
 def test_options_have_the_keys_of_set(runs: list[RecordedRun]) -> None:
@@ -37,6 +38,20 @@ def test_results_and_tables_are_those_of_the_directory(runs: list[RecordedRun]) 
     }
     [rates] = ingress.values.values()
     assert rates.sum() == sum(columns(runs[1], "updates")["message_bytes"])  # all within one second
+
+
+def test_a_report_on_an_update_has_the_time_of_the_push_that_made_it(tmp_path: Path) -> None:
+    """Pushes that came too late for an update have its number, and a later time."""
+    synchronous = testbed.Experiment.parse(SMALL).with_(
+        algorithms=[{"name": "sync-sgd", "wait_for": 2}],
+        waiting__distribution="exponential",
+        evaluation__every=5,
+    )
+    run = testbed.simulate(synchronous, out=tmp_path, progress=False).only.recorded
+    assert not all(run.pushes.column("applied").to_pylist())
+    evaluations, diagnostics, _ = ExportedRun(run).tables
+    evaluated = evaluations.steps["iteration"][1:]
+    assert diagnostics.time[evaluated - 1].tolist() == evaluations.time[1:].tolist()
 
 
 def test_the_digest_tells_a_run_that_has_grown_from_itself(

@@ -5,12 +5,14 @@ import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import testbed
 from testbed.errors import SpecError, TestbedError
 from testbed.results.reading.journals import NoRunError
 from tests.library.conftest import SMALL, Simulated
+from tests.results.conftest import evaluations_table, writer_of_runs
 
 
 def test_a_curve_has_the_numbers_of_the_runs_directory(simulated: Simulated) -> None:
@@ -34,6 +36,20 @@ def test_several_runs_have_a_column_that_tells_them_apart(simulated: Simulated) 
     updates = simulated.runs.updates()
     assert updates.num_rows == 120
     assert updates.column("run").unique().to_pylist() == ["asgd", "adacomp-0.01"]
+
+
+def test_runs_of_programs_are_together_with_one_that_told_nothing(tmp_path: Path) -> None:
+    """Their payloads are unknown, and one without an evaluation has a column of whole numbers."""
+    write, programs = writer_of_runs(tmp_path), {"job": ["server"]}
+    told = evaluations_table(20, 1_000)
+    for place in (4, 5):
+        unknown = pa.nulls(len(told), told.schema.field(place).type)
+        told = told.set_column(place, told.schema.field(place), unknown)
+    for label, table in (("a", told), ("b", told.slice(0, 0))):
+        write(label, "flower/sweep", evaluations=table, programs=programs)
+    runs = testbed.open_runs(tmp_path / "flower" / "sweep")
+    assert list(runs.curve().run) == ["a"] * len(told)
+    assert runs.evaluations().column("wire_bytes").to_pylist() == told["wire_bytes"].to_pylist()
 
 
 def test_diagnostics_are_a_row_for_each_update(simulated: Simulated, tmp_path: Path) -> None:
@@ -69,6 +85,17 @@ def test_what_only_one_run_has_is_asked_of_one(simulated: Simulated) -> None:
     assert one.summary == simulated.runs[0].summary
     assert [run.label for run in simulated.runs] == ["asgd", "adacomp-0.01"]
     assert len(simulated.runs[:1]) == 1
+
+
+def test_a_label_that_several_runs_have_stands_for_none_of_them(tmp_path: Path) -> None:
+    write = writer_of_runs(tmp_path)
+    for seed in (1, 2):
+        write("asgd", f"seeds/sweep-{seed}", seed=seed)
+    found = [testbed.open_run(tmp_path / "seeds" / f"sweep-{seed}" / "asgd") for seed in (1, 2)]
+    runs = testbed.Runs(tmp_path, found)
+    assert runs["asgd, seed 2"].seed == 2
+    with pytest.raises(KeyError, match="several runs 'asgd': there are asgd, seed 1, asgd, seed 2"):
+        runs["asgd"]
 
 
 def test_without_pandas_only_frames_are_missing(

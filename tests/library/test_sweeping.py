@@ -67,6 +67,8 @@ def test_runs_that_fail_are_told_and_may_be_returned(tmp_path: Path) -> None:
         testbed.sweep(failing, {"faults": [[], dead]}, **alone)
     swept = testbed.sweep(failing, {"faults": [[], dead]}, check=False, **alone)
     assert [row["ended"] for row in swept.arrow().to_pylist()] == ["completed", "failed"]
+    [whole] = swept.over_seeds().updates.to_dict("records")
+    assert (whole["mean"], whole["count"]) == (failing.spec.training.updates, 1)
 
 
 def test_a_wrong_key_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def pushes(*workers: int) -> Updates:
     rows = np.zeros(len(workers), UPDATE)
     rows["worker"], rows["applied"], rows["host_time"] = workers, True, 1.5
     rows["payload_bytes"], rows["message_bytes"] = 100, 124
-    return Updates(rows, 7)
+    return Updates(rows, len(workers))
 
 
 def summary(**changes: Any) -> dict[str, Any]:
@@ -91,6 +91,8 @@ def test_a_replay_has_the_diagnostics_of_its_moment_and_ends_as_the_run_did(tmp_
     replay = ReplayedRun(run)
     assert "testbed_diagnostic" not in exported(replay)
     rows = Recorded.of(run).updates
+    made = rows["host_time"][rows["applied"] & (rows["iteration"] == 100)]
+    assert Recorded.of(run).evaluated[-1] == made.max() > made.min()
     for at in (len(rows) // 3, len(rows) // 2):
         replay.advance(rows["host_time"][at])
         (shown,) = (
@@ -101,6 +103,11 @@ def test_a_replay_has_the_diagnostics_of_its_moment_and_ends_as_the_run_did(tmp_
         assert shown == late[rows["iteration"][: at + 1].max() - 1]
     replay.advance(float("inf"))
     assert exported(replay)["testbed_diagnostic"] == exported(live)["testbed_diagnostic"]
+    # Two pushes made each update.
+    for told in (exported(replay), exported(live)):
+        assert told["testbed_updates_total"] == told["testbed_updates_target"]
+        assert sum(told["testbed_class_updates_total"].values()) == 200
+    assert set(exported(live)["testbed_updates_total"].values()) == {run.summary.updates}
 
 
 def test_devices_go_through_their_states(run: LiveRun) -> None:

@@ -1,5 +1,6 @@
 """Curves over several seeds, what they take to reach an accuracy, and their traffic."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,15 @@ def test_without_a_capture_ingress_counts_messages_and_says_so(write_run: WriteR
     assert "not captured" in ingress.remarks[0]
     total = sum(ingress.rates["message_bytes"]) * ingress.width
     assert total == pytest.approx(run.pushes["message_bytes"].to_numpy().sum())
+
+
+def test_messages_that_came_without_an_update_are_told(write_run: WriteRun) -> None:
+    directory = write_run("ring")
+    summary = json.loads((directory / "summary.json").read_text())
+    summary["ingress"]["message_bytes"] *= 4  # most of what peers pass on in a ring
+    (directory / "summary.json").write_text(json.dumps(summary))
+    [remark] = ingress_of(*curves_of([RecordedRun.load(directory)])).remarks
+    assert remark.endswith("without headers; 75 % of all bytes came in other messages")
 
 
 def test_the_bars_of_staleness_add_up_to_100_percent(three: Path) -> None:

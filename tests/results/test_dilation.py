@@ -1,5 +1,6 @@
 """A run beside its dilated one: where their curves differ, and by how much."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -35,6 +36,17 @@ def test_curves_over_time_by_the_factor_are_compared(write_run: WriteRun) -> Non
     lines = plain_text(late).splitlines()
     assert len(lines) == 11
     assert lines[-1].split()[:6] == ["200", "2.000", "s", "2.200", "s", "+10.00"]
+
+
+def test_an_update_is_made_by_the_last_of_its_pushes(write_run: WriteRun) -> None:
+    run = written(write_run, "pairs", 1)
+    table = parquet.read_table(run.directory / "updates.parquet")
+    at = table.schema.get_field_index("iteration")
+    pairs = pa.array(np.arange(2, 202) // 2)
+    parquet.write_table(table.set_column(at, "iteration", pairs), run.directory / "updates.parquet")
+    run = RecordedRun.load(run.directory)
+    last = compared(run, run, 1.0).points[-1]
+    assert (last.update, last.time) == (100, table.column("time")[-1].as_py())
 
 
 def test_runs_of_other_numbers_of_updates_are_not_compared(write_run: WriteRun) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.cli.shown_runs import print_run
 from testbed.results.figures import quality_chart as quality_figure
 from testbed.results.figures.chart import Chart
 from testbed.results.figures.chart_files import write_figures
@@ -304,7 +305,9 @@ def test_the_report_escapes_the_names_of_devices(write_run: WriteRun, tmp_path: 
     assert "<img" not in text.split('id="data">')[1].split("</script>")[0]
 
 
-def test_faults_that_never_struck_are_named(write_run: WriteRun) -> None:
+def test_faults_that_never_struck_are_named(
+    write_run: WriteRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     rules = (
         "[{who: {share: 20%}, when: {time: 20s}, how: kill}, {when: {iteration: 9}, how: freeze}]"
     )
@@ -319,3 +322,5 @@ def test_faults_that_never_struck_are_named(write_run: WriteRun) -> None:
     assert compare([RecordedRun.load(directory)]).remarks == (
         f"asgd: this fault never struck, training ended at 2.0 s, update 200: {told}",
     )
+    print_run(RecordedRun.load(directory), "asgd")  # whose longest name of a fact this is
+    assert "\n  never struck this fault never struck, " in capsys.readouterr().out

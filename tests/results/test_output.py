@@ -8,10 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 
 from testbed.errors import TestbedError
 from testbed.number_text import Measure
+from testbed.results.figures import quality_chart
 from testbed.results.figures.chart_files import write_figure, write_figures
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.finding import resolve
@@ -21,7 +23,13 @@ from testbed.results.tables.comparison import compare
 from testbed.results.tables.reaching import reaching
 from testbed.results.tables.table import plain_text
 from tests.end_to_end.conftest import CommandLine
-from tests.results.conftest import GREETINGS, WriteRun, accounting_table, traffic
+from tests.results.conftest import (
+    GREETINGS,
+    WriteRun,
+    accounting_table,
+    evaluations_table,
+    traffic,
+)
 
 
 def test_the_comparison_has_bytes_ratios_and_staleness(three: Path, runs_root: Path) -> None:
@@ -72,6 +80,26 @@ def test_runs_without_evaluations_can_be_drawn(write_run: WriteRun, tmp_path: Pa
     write_figures([run], tmp_path / "figures")
     with pytest.raises(TestbedError, match="end in"):
         write_figure([run], tmp_path / "figure.jpeg")
+
+
+def test_a_goal_that_took_no_bytes_has_no_star_on_a_logarithmic_axis(write_run: WriteRun) -> None:
+    """The star of a program without ingress was at 0, and that of initial parameters decades below."""
+    told = evaluations_table(200, 1_000_000)
+    none = told.set_column(6, told.schema.field(6), pa.array([0] * len(told)))
+    programs = {"job": ["server"]}
+    runs = [
+        RecordedRun.load(write_run("asgd")),
+        RecordedRun.load(write_run("job", evaluations=none, programs=programs)),
+    ]
+    curves = curves_of(runs)
+    for goal, stars in ((5.0, []), (90.0, ["asgd"])):
+        reached = reaching(curves, goal)
+        assert all(row.reached for row in reached.rows)
+        drawn = quality_chart.chart(curves, "wire", linear=False, reached=reached)
+        series = drawn.plots[0].panels[0].series
+        assert [one.name for one in series if one.kind == "star"] == stars
+        linear = quality_chart.chart(curves, "wire", linear=True, reached=reached)
+        assert sum(one.kind == "star" for one in linear.plots[0].panels[0].series) == 2
 
 
 def test_the_report_is_one_file_that_loads_nothing_else(

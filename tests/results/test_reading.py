@@ -14,6 +14,7 @@ from testbed.errors import TestbedError
 from testbed.results.reading.distinct_names import distinct_names
 from testbed.results.reading.finding import find, resolve
 from testbed.results.reading.recorded_run import KILLED, RecordedRun
+from testbed.results.tables.comparison import compare
 from tests.results.conftest import EVERY, WriteRun, evaluations_table, updates_table, write_stream
 
 
@@ -41,6 +42,32 @@ def test_a_running_and_a_killed_run_differ_only_in_their_process(
         assert run.summary.updates == 200
         assert run.summary.ingress.payload_bytes == 200 * 1_000_000
         assert run.summary.best_accuracy == pytest.approx(float(run.evaluations.accuracy.max()))
+
+
+def test_updates_per_second_of_a_killed_run_are_by_the_hosts_clock(
+    write_run: WriteRun, killed_process: dict[str, Any]
+) -> None:
+    directory = write_run("asgd", ended="running", clock="virtual", **killed_process)
+    assert RecordedRun.load(directory).summary.updates_per_second is None  # no journal has it
+    table = updates_table(40, 100)
+    host_time = pa.array(np.linspace(0.1, 8.0, 40))
+    write_stream(directory / "updates.arrows", table.append_column("host_time", host_time), 40)
+    (directory / "evaluations.arrows").unlink()
+    (directory / "curve.csv").unlink()
+    summary = RecordedRun.load(directory).summary
+    assert (summary.updates, summary.host_seconds, summary.updates_per_second) == (40, 8.0, 5.0)
+
+
+def test_a_killed_run_of_programs_has_rounds_and_no_payload(
+    write_run: WriteRun, killed_process: dict[str, Any]
+) -> None:
+    run = RecordedRun.load(
+        write_run("flower", ended="running", programs={"job": ["server"]}, **killed_process)
+    )
+    ingress = run.summary.ingress
+    assert (ingress.payload_bytes, ingress.message_bytes) == (None, None)
+    assert ingress.wire_bytes == run.evaluations.wire_bytes[-1]
+    assert "rounds" in compare([run]).headings
 
 
 def test_a_stream_cut_off_anywhere_gives_its_complete_batches(tmp_path: Path) -> None:

@@ -2,9 +2,17 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from testbed.experiment.sections.section import as_tuple
+
+
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Check that values differ: one run would count as two in means over seeds."""
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ValueError(f"has {value} twice: give each value once")
+    return values
 
 
 class SweepSpec(BaseModel):
@@ -12,7 +20,13 @@ class SweepSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[
-        str, Annotated[tuple[Any, ...], BeforeValidator(as_tuple), Field(min_length=1)]
+        str,
+        Annotated[
+            tuple[Any, ...],
+            BeforeValidator(as_tuple),
+            Field(min_length=1),
+            AfterValidator(_each_once),
+        ],
     ]
 
     exclude: Annotated[tuple[dict[str, Any], ...], BeforeValidator(as_tuple)] = Field(

@@ -61,7 +61,7 @@ def chart(
     y = Axis(label, within=(0, 101)) if by_accuracy else values_axis(label, lines)
     # On a logarithmic axis, no fault may widen the plot by decades.
     start = min(line.x.min() for line in lines if len(line.x)) if log else -np.inf
-    stars, goal = ((), ()) if reached is None else (_stars(reached, against), _goal(reached))
+    stars, goal = ((), ()) if reached is None else (_stars(reached, against, log), _goal(reached))
     main = Panel(y, (*lines, *stars), (*goal, *fault_strip.kills(curves, against, start)))
     placed = list(enumerate(curves))
     below = (*fault_strip.alive(placed, against, start), *fault_strip.strip(placed, against, start))
@@ -88,8 +88,8 @@ def _line(i: int, curve: Curve, against: Against, log: bool) -> Series:
     )
 
 
-def _stars(reached: Reaching, against: Against) -> tuple[Series, ...]:
-    """Return the points where the goal is reached."""
+def _stars(reached: Reaching, against: Against, log: bool) -> tuple[Series, ...]:
+    """Return the points where the goal is reached, on a log axis those that lines may have there."""
     return tuple(
         Series(
             row.name,
@@ -100,7 +100,9 @@ def _stars(reached: Reaching, against: Against) -> tuple[Series, ...]:
             hollow=row.reached < len(row.runs),
         )
         for i, row in enumerate(reached.rows)
-        if row.value is not None and getattr(row, _column(against)) is not None
+        if row.value is not None
+        and (x := getattr(row, _column(against))) is not None
+        and (not log or (x > 0 and row.iteration))
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed import number_text as q
 from testbed.device_names import BACKGROUND_NAME, EVALUATOR_NAME
 from testbed.results.reading.curves import Curve, Floats
 from testbed.results.reading.journals import NoRunError, read_accounting
@@ -98,7 +99,7 @@ def ingress_of(curve: Curve) -> IngressOverTime:
         damaged = "its traffic/accounting.parquet cannot be read, therefore "
         remarks.append(
             (damaged if isinstance(error, NoRunError) else without)
-            + "the bytes of the messages with which updates came, without headers"
+            + f"the bytes of the messages with which updates came, without headers{_others(curve)}"
         )
     start, width, rates = _mean_rates(counted)
     names, sent, shares = _by_worker(curve.runs, counted)
@@ -129,6 +130,14 @@ def capture_remarks(run: RecordedRun) -> tuple[str, ...]:
     if not capture.complete:
         remarks.append("its capture does not hold the whole run: the bytes are a lower bound")
     return tuple(remarks)
+
+
+def _others(curve: Curve) -> str:
+    """Return the share of other messages in words, such as those that peers of a ring pass on."""
+    came = sum(int(run.pushes.column("message_bytes").to_numpy().sum()) for run in curve.runs)
+    together = sum(run.summary.ingress.message_bytes or 0 for run in curve.runs)
+    share = 1 - came / together if together else 0.0
+    return f"; {q.as_share(share)} of all bytes came in other messages" if share >= 0.01 else ""
 
 
 def merged_remarks(titles: Sequence[str], ingress: Sequence[IngressOverTime]) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.errors import SpecError
 from testbed.untrusted_text import LARGEST_TABLE, printable, read_file
 
@@ -103,6 +106,22 @@ def read_updates(directory: Path) -> Any:
         NoRunError: the journal exists but lacks some of these columns.
     """
     return _journal(directory, "updates", UPDATES)
+
+
+def made(
+    iteration: npt.NDArray[np.int64], applied: npt.NDArray[np.bool_], time: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the versions that pushes led to, in order, and when the last push of each had come.
+
+    A push that was dropped has the number of the version that it found, and came after that was made.
+
+    Args:
+        iteration, applied, time: of each push, columns of the journal.
+    """
+    versions, place = np.unique(iteration[applied], return_inverse=True)
+    latest = np.full(len(versions), -np.inf)
+    np.maximum.at(latest, place, time[applied])
+    return versions, np.maximum.accumulate(latest)
 
 
 def read_evaluations(directory: Path, own: Sequence[str] = ()) -> Any:

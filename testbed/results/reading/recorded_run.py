@@ -20,7 +20,9 @@ from pydantic import ValidationError
 
 from testbed.number_text import as_duration
 from testbed.results.reading.journals import (
+    UNKNOWN_OF_PROGRAMS,
     NoRunError,
+    made,
     read_columns,
     read_evaluations,
     read_updates,
@@ -256,6 +258,12 @@ class RecordedRun:
         return read_updates(self.directory)
 
     @cached_property
+    def made(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Its versions, in order, and when each was made, in seconds by the run's clock."""
+        names = ("iteration", "applied", "time")
+        return made(*(self.pushes.column(name).to_numpy(zero_copy_only=False) for name in names))
+
+    @cached_property
     def diagnostics(self) -> dict[str, npt.NDArray[np.float64]]:
         """The algorithm's own numbers by their names, each with a value for each update so far."""
         names = [one.name for one in self.manifest.diagnostics]
@@ -383,6 +391,12 @@ class RecordedRun:
             float(evaluations.time[-1]) if len(evaluations) else 0.0,
         )
 
+        by_host = read_columns(self.directory, "updates", ["host_time"]).columns
+        host_seconds = float(by_host[0].to_numpy().max()) if by_host and len(by_host[0]) else None
+
+        unknown = UNKNOWN_OF_PROGRAMS if self.manifest.programs else ()
+        counted = {"payload_bytes", "message_bytes", "wire_bytes"}.difference(unknown)
+
         def so_far(name: str) -> int:
             pushed = pushes.column(name).to_numpy().sum() if name in pushes.column_names else 0
             evaluated = getattr(evaluations, name)[-1] if len(evaluations) else 0
@@ -394,11 +408,10 @@ class RecordedRun:
             final_accuracy=float(evaluations.accuracy[-1]) if len(evaluations) else None,
             measure=self._measure(evaluations),
             # What stayed within machines is known only at the end.
-            ingress=Ingress(
-                **{name: so_far(name) for name in ("payload_bytes", "message_bytes", "wire_bytes")}
-            ),
-            updates_per_second=count / seconds if seconds > 0 else None,
+            ingress=Ingress(**{name: so_far(name) for name in counted}),
+            updates_per_second=count / host_seconds if host_seconds else None,
             training_seconds=seconds,
+            host_seconds=host_seconds,
             faults=struck(self.faults),
             ended=ended,
             reason=reason,

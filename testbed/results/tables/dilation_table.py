@@ -132,12 +132,10 @@ class _Curve:
 
     def __init__(self, run: RecordedRun) -> None:
         rows = run.pushes
-        self._times: npt.NDArray[np.float64] = rows.column("time").to_numpy()
-        self._updates: npt.NDArray[np.int64] = np.maximum.accumulate(
-            rows.column("iteration").to_numpy()
-        )
-        order = np.argsort(self._times, kind="stable")
-        self._arrived = self._times[order]
+        self._updates, self._times = run.made
+        arrived: npt.NDArray[np.float64] = rows.column("time").to_numpy()
+        order = np.argsort(arrived, kind="stable")
+        self._arrived = arrived[order]
         self._bytes = np.cumsum(rows.column("message_bytes").to_numpy()[order])
         self._evaluations = run.evaluations
         self.last = int(self._updates[-1]) if len(self._updates) else 0
