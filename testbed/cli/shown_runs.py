@@ -73,12 +73,12 @@ def print_run(run: RecordedRun, name: str) -> None:
     typer.echo("")
     typer.echo(printable(name))
     for fact, value in _facts(run).items():
-        typer.echo(printable(f"  {fact:<12}{value}"))
+        typer.echo(printable(f"  {fact:<11} {value}"))
     for table in tables_of(run).values():
         typer.echo(textwrap.indent(plain_text(table), "  "))
     for peer, ingress in run.summary.peers.items():
         typer.echo(
-            f"  {peer:<12}payload {q.as_bytes(ingress.payload_bytes)}, message "
+            f"  {peer:<11} payload {q.as_bytes(ingress.payload_bytes)}, message "
             f"{q.as_bytes(ingress.message_bytes)}, wire {q.as_bytes(ingress.wire_bytes)} in all"
         )
 
@@ -235,7 +235,7 @@ def _facts(run: RecordedRun) -> dict[str, str]:
     differences = summary.traffic.differences if summary.traffic else ()
     for difference in differences[:_DIFFERENCES]:
         whose = f", {difference.device}" if difference.device else ""
-        facts[f"{difference.ledgers}{whose}: "] = (
+        facts[f"{difference.ledgers}{whose}:"] = (
             f"{difference.expected:,} and {difference.found:,}: {difference.reason}"
         )
     if len(differences) > _DIFFERENCES:
