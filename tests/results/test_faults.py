@@ -92,6 +92,21 @@ def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun
     assert struck(occurrences) == {"freeze": 2, "kill": 2, "stop-network": 1}
 
 
+def test_those_that_are_down_together_between_two_updates_are_counted(write_run: WriteRun) -> None:
+    """While all are frozen there is no update, so that they thaw at the iteration of their freeze."""
+    everyone = [f"worker-{i}" for i in range(WORKERS)]
+    written = [
+        fault("freeze", *everyone, iteration=10) | {"time": 1.0},
+        fault("freeze", *everyone, iteration=10, end=True) | {"time": 2.0},
+        # What a restored server has lost comes again: the next freeze ends at an earlier iteration.
+        fault("freeze", "worker-1", iteration=60, rule=1) | {"time": 3.0},
+        fault("freeze", "worker-1", iteration=40, rule=1, end=True) | {"time": 4.0},
+    ]
+    iterations, counts = alive(RecordedRun.load(write_run(faults=written)).faults, WORKERS)
+    assert iterations.tolist() == [0, 10, 10, 60, 60]
+    assert counts.tolist() == [WORKERS, 0, WORKERS, WORKERS - 1, WORKERS]
+
+
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
