@@ -160,7 +160,7 @@ def _faults(run: RecordedRun) -> dict[str, str]:
     """Return lines about a run's faults and the workers still alive; empty without faults."""
     if not run.faults:
         return {}
-    _, counts = alive(run.faults, run.manifest.workers)
+    *_, counts = alive(run.faults, run.manifest.workers)
     lines = {"faults": in_a_line(run)}
     if went_down(run.faults):
         lines["alive"] = (

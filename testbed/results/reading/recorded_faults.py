@@ -137,13 +137,14 @@ def crashed(occurrences: Iterable[FaultOccurrence]) -> int:
 
 def alive(
     occurrences: Sequence[FaultOccurrence], workers: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the iterations at which the number of workers alive changed, and the number from then on.
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the iterations and times at which the number of workers alive changed, and the number.
 
-    A worker is alive if it is there, and neither frozen nor killed. The first entry is iteration 0 with
-    all workers, unless some were struck there; both arrays have the shape (changes + 1,), int64. An
-    iteration comes several times if the number changed at several moments of it, and none is before
-    that of an earlier moment, also where a restored server repeats some.
+    A worker is alive if it is there, and neither frozen nor killed. The first entry is the beginning,
+    with all workers unless some were struck there; all arrays have the shape (changes + 1,). Times are
+    seconds of the run's clock. An iteration comes several times if the number changed at several
+    moments of it, and none is before that of an earlier moment, also where a restored server repeats
+    some.
     """
     down_or_away = [*_of_workers(occurrences), *(s for s in occurrences if s.kind == AWAY)]
     turns = [(s.began, 0, s.device) for s in down_or_away]
@@ -158,7 +159,7 @@ def alive(
         latest = max(latest, moment.iteration)
         counts[moment.time] = latest, workers - len(down)
     found = np.array(list(counts.values()))
-    return found[:, 0], found[:, 1]
+    return found[:, 0], np.array(list(counts)), found[:, 1]
 
 
 def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
