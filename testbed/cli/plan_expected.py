@@ -13,6 +13,7 @@ import numpy as np
 
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.interface import ServedAlgorithm
+from testbed.algorithms.synchronous_sgd import SynchronousAlgorithm
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.experiment.model_conflicts import layout_of
 from testbed.number_text import as_bytes, as_duration, as_number
@@ -89,12 +90,13 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
         return Expected(gradients, None, epochs, None, False, None)
     pushed, of_all = _pushed_bytes(settings, layout_of(plan.spec)), training.updates * pushes
     at_once = gradients is not None and computation.legs(settings, 0) == ONE_GRADIENT
+    chosen = pushes > 1 or issubclass(algorithm, SynchronousAlgorithm)
     return Expected(
         gradients,
         pushes,
         epochs,
         of_all * sum(pushed),
-        at_once and 1 < pushes < settings.workers,
+        at_once and chosen and pushes < settings.workers,
         _least_seconds(plan, of_all, pushed) if at_once else None,
     )
 

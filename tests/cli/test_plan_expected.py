@@ -35,9 +35,11 @@ def planned(*algorithms: dict[str, Any], **changes: Any) -> list[Plan]:
     [
         ({"name": "asgd"}, 1, False),
         ({"name": "asgd", "send_queue": 1}, 1, False),
+        ({"name": "asgd", "staleness_bound": 5}, 1, False),
         ({"name": "adacomp", "ratio": 0.02}, 1, False),
         ({"name": "sync-sgd"}, 6, False),
         ({"name": "sync-sgd", "wait_for": 3}, 3, True),
+        ({"name": "sync-sgd", "wait_for": 1}, 1, True),
     ],
 )
 def test_a_run_does_as_was_expected(
