@@ -258,6 +258,16 @@ def parse_limit(value: object) -> int | Literal["unlimited"]:
     return parse_rate(value)
 
 
+def is_no_rate(value: object) -> bool:
+    """Return True if a text is a rate of 0, with any unit or without one.
+
+    Raises:
+        ValueError: as ``parse_rate``, but not at a number that is too small or too large.
+    """
+    _refuse_bits_or_bytes(value)
+    return _RATE.read(value) == 0
+
+
 def format_limit(rate: int | Literal["unlimited"]) -> str:
     """Return the shortest text for a link's rate."""
     return rate if isinstance(rate, str) else format_rate(rate)

@@ -6,22 +6,25 @@ are bounds from below, as if nothing waited for a shared or failed link or for t
 varies, or is among peers, is not foretold.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.interface import ServedAlgorithm
+from testbed.algorithms.synchronous_sgd import SynchronousAlgorithm
 from testbed.algorithms.worker_half import ONE_GRADIENT
 from testbed.experiment.model_conflicts import layout_of
 from testbed.number_text import as_bytes, as_duration, as_number
 from testbed.planning.halves import first_push
 from testbed.planning.images import ImageCounts
-from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
 from testbed.training import computation
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.settings import Settings
+from testbed.training.slices import slices_of
+from testbed.training.times import Times
 from testbed.updates import Layout
 
 
@@ -87,43 +90,49 @@ def expected(plan: Plan, shared: ImageCounts | None) -> Expected:
         return Expected(gradients, None, epochs, None, False, None)
     pushed, of_all = _pushed_bytes(settings, layout_of(plan.spec)), training.updates * pushes
     at_once = gradients is not None and computation.legs(settings, 0) == ONE_GRADIENT
+    chosen = pushes > 1 or issubclass(algorithm, SynchronousAlgorithm)
     return Expected(
         gradients,
         pushes,
         epochs,
-        of_all * pushed,
-        at_once and 1 < pushes < settings.workers,
+        of_all * sum(pushed),
+        at_once and chosen and pushes < settings.workers,
         _least_seconds(plan, of_all, pushed) if at_once else None,
     )
 
 
-def _pushed_bytes(settings: Settings, layout: Layout) -> int:
-    """Return the bytes of a first push, of a gradient drawn at random."""
+def _pushed_bytes(settings: Settings, layout: Layout) -> list[int]:
+    """Return the bytes of a first push to each server, of a gradient drawn at random."""
     gradient = np.random.default_rng(0).standard_normal(layout.total, np.float32)
     parts = PushedParts.of_run(settings, layout)
-    return sum(size for size, _ in parts.measure(first_push(settings, layout, gradient)))
+    return [size for size, _ in parts.measure(first_push(settings, layout, gradient))]
 
 
-def _least_seconds(plan: Plan, gradients: int, pushed: int) -> float:
+def _least_seconds(plan: Plan, gradients: int, pushed: Sequence[int]) -> float:
     """Return the time of so many gradients if each device makes the next when it is answered.
 
-    With a send queue it makes the next meanwhile.
+    With a send queue it makes the next meanwhile. What a worker and the server on its machine send each
+    other takes no time.
+
+    Args:
+        pushed: the bytes of a push to each server.
     """
     settings = plan.settings
     together = max if computation.overlaps(settings) else sum
-    pulled = 4 * layout_of(plan.spec).total if settings.pulls == "full" else 0
-    compute, waiting = (class_means(plan, purpose) for purpose in ("compute", "waiting"))
+    layouts = [one.layout for one in slices_of(settings, layout_of(plan.spec))]
+    pulled = [4 * one.total if settings.pulls == "full" else 0 for one in layouts]
+    times, local = Times.of(settings), range(settings.network.co_located)
     each_second = 0.0
-    for i, device in enumerate(settings.kinds_of_devices):
-        count = settings.class_of.count(i) if settings.class_of else settings.workers
+    for number in range(settings.workers):
+        device, own = settings.device(number), times.of_device(number)
         away = device.delay + device.down_delay
         away += sum(
-            8 * size / rate
-            for size, rate in ((pushed, device.uplink), (pulled, device.downlink))
+            8 * (sum(sizes) - (sizes[number] if number in local else 0)) / rate
+            for sizes, rate in ((pushed, device.uplink), (pulled, device.downlink))
             if rate
         )
-        cycle = together((compute[i] + waiting[i], away))
+        cycle = together((own.compute.least_mean + own.waiting.least_mean, away))
         if not cycle:
             return 0.0
-        each_second += count / cycle
+        each_second += 1 / cycle
     return gradients / each_second

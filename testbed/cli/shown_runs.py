@@ -78,7 +78,7 @@ def print_run(run: RecordedRun, name: str) -> None:
         typer.echo(textwrap.indent(plain_text(table), "  "))
     for peer, ingress in run.summary.peers.items():
         typer.echo(
-            f"  {peer:<12}payload {q.as_bytes(ingress.payload_bytes)}, message "
+            f"  {peer:<11} payload {q.as_bytes(ingress.payload_bytes)}, message "
             f"{q.as_bytes(ingress.message_bytes)}, wire {q.as_bytes(ingress.wire_bytes)} in all"
         )
 
@@ -160,7 +160,7 @@ def _faults(run: RecordedRun) -> dict[str, str]:
     """Return lines about a run's faults and the workers still alive; empty without faults."""
     if not run.faults:
         return {}
-    _, counts = alive(run.faults, run.manifest.workers)
+    *_, counts = alive(run.faults, run.manifest.workers)
     lines = {"faults": in_a_line(run)}
     if went_down(run.faults):
         lines["alive"] = (
@@ -235,7 +235,7 @@ def _facts(run: RecordedRun) -> dict[str, str]:
     differences = summary.traffic.differences if summary.traffic else ()
     for difference in differences[:_DIFFERENCES]:
         whose = f", {difference.device}" if difference.device else ""
-        facts[f"{difference.ledgers}{whose}: "] = (
+        facts[f"{difference.ledgers}{whose}:"] = (
             f"{difference.expected:,} and {difference.found:,}: {difference.reason}"
         )
     if len(differences) > _DIFFERENCES:

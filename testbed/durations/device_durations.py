@@ -8,6 +8,8 @@ a stream of its own, named by the purpose, and no draw of one changes another's.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,6 +73,12 @@ class DeviceDurations:
         self._stream = stream
         self._factor = factor
         self._changes = changes
+
+    @property
+    def least_mean(self) -> float:
+        """The least mean that the device has at any time, in seconds."""
+        factors = (change.factor for change in self._changes)
+        return self.mean * min(accumulate(factors, mul, initial=1.0))
 
     def sample(self, now: float) -> float:
         """Draw one duration.

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from testbed.errors import SpecError
 from testbed.rate_trace import RateTrace
 from testbed.trace_files import check_names, parse_seconds, read_rows
-from testbed.units import parse_rate
+from testbed.units import is_no_rate, parse_rate
 from testbed.untrusted_text import open_file
 
 Direction: TypeAlias = Literal["uplink", "downlink"]
@@ -62,7 +62,7 @@ def _check(path: Path, heading: Sequence[str]) -> None:
 def _rate(cell: str, where: str) -> int:
     """Return the bit/s of a cell, which may be 0."""
     try:
-        return 0 if cell and not cell.strip("0") else parse_rate(cell)
+        return 0 if is_no_rate(cell) else parse_rate(cell)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 

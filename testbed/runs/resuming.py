@@ -317,9 +317,12 @@ def _read(run: RecordedRun, files: Sequence[CheckpointFiles], lock: int) -> Resu
         "diagnostics": diagnostics.slice(0, version),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
         "counters": _counters(run).slice(0, 0 if emulated else None),
-        # Under the virtual clock, equal times have equal energies, so what comes again does no harm.
-        **({"energy": energy} if (energy := _energy(run)) is not None else {}),
     }
+    if (energy := _energy(run)) is not None:
+        tables["energy"] = energy.slice(0, 0)
+        if energy.num_rows and tables["evaluations"].num_rows:
+            last = pc.max(tables["evaluations"]["time"])
+            tables["energy"] = energy.filter(pc.less_equal(energy["time"], last))
     resumed = {"version": version, "host_seconds": seconds}
     kept = Kept(manifest, tables, faults[: counts["faults"]], resumed)
     return Resumption(kept, state, marks, files, seconds, lock)

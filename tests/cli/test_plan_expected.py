@@ -35,9 +35,11 @@ def planned(*algorithms: dict[str, Any], **changes: Any) -> list[Plan]:
     [
         ({"name": "asgd"}, 1, False),
         ({"name": "asgd", "send_queue": 1}, 1, False),
+        ({"name": "asgd", "staleness_bound": 5}, 1, False),
         ({"name": "adacomp", "ratio": 0.02}, 1, False),
         ({"name": "sync-sgd"}, 6, False),
         ({"name": "sync-sgd", "wait_for": 3}, 3, True),
+        ({"name": "sync-sgd", "wait_for": 1}, 1, True),
     ],
 )
 def test_a_run_does_as_was_expected(
@@ -58,6 +60,31 @@ def test_a_run_does_as_was_expected(
         assert 0.5 * summary["training_seconds"] < found.least_seconds
     # A run ends while devices compute, of whose few gradients here the first ones may be quick.
     assert found.least_seconds < 1.2 * summary["training_seconds"]
+
+
+SLOW_HALF = [{"share": "50%", "factor": 1}, {"share": "50%", "factor": 100}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compute": {"distribution": "constant", "mean": "50ms", "classes": SLOW_HALF}},
+        {"compute": {"distribution": "cvb", "mean": "500ms", "machine_variation": 3}},
+        {"compute": {"mean": "2s", "changes": [{"at": "1s", "share": "100%", "factor": 0.1}]}},
+        {"compute": {"mean": "1ms"}, "devices": {"workers": 2, "servers": 2}},
+        {"compute": {"mean": "1ms"}}
+        | {"devices": {"workers": 2, "servers": 2, "placement": "co-located"}},
+    ],
+)
+def test_no_run_is_over_before_its_least_time(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Fast devices make most of the updates, and a machine's own server gets its part at once."""
+    training = {"updates": 120, "batch_size": 10}
+    (one,) = planned({"name": "asgd"}, training=training, **changes)
+    found = expected(one, share_out(one))
+    (summary,) = execution.execute(one.spec, tmp_path, watch, report=False).summaries
+    assert found.least_seconds is not None
+    # A run ends while devices compute.
+    assert 0 < found.least_seconds < 1.05 * summary["training_seconds"]
 
 
 def test_what_varies_is_not_foretold() -> None:

@@ -155,6 +155,23 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     agree(tmp_path, spec)
 
 
+def test_workers_of_one_server_that_train_on_their_own_copies_agree(
+    tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    """A worker that does not ask after each push computes more than once at what it was sent."""
+    spec["training"]["updates"] = 40
+    spec["algorithms"] = [
+        {"name": "downpour", "push_every": 2, "fetch_every": 3},
+        {"name": "downpour", "fetch_every": 2, "staleness_bound": 3},
+        {"name": "easgd", "exchange_every": 2},
+    ]
+    spec["faults"] = [
+        {"when": {"mean_time": "3s"}, "how": "kill", "lasting": "300ms"},
+        {"when": {"probability": 0.05}, "how": "freeze", "lasting": "200ms"},
+    ]
+    agree(tmp_path, spec)
+
+
 @pytest.mark.parametrize("name", ["agree", "agree-co-located", "agree-hierarchical"])
 def test_servers_whose_messages_take_time_agree(tmp_path: Path, name: str) -> None:
     """Messages wait for a server when its workers are frozen, cut off and killed."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pyarrow import parquet
 
 from bench.agree import pairs
 
@@ -32,6 +33,23 @@ def assert_agree(tmp_path: Path, **changes: Any) -> None:
 
 def test_clusters_with_three_servers_agree(tmp_path: Path) -> None:
     assert_agree(tmp_path)
+
+
+def test_energy_is_recorded_when_all_servers_have_the_version_that_is_evaluated(
+    tmp_path: Path,
+) -> None:
+    assert_agree(
+        tmp_path,
+        training={"updates": 30, "learning_rate": 0.02},
+        algorithms=["asgd"],
+        devices={"workers": 8, "servers": 3, "power": {"idle": "2W", "busy": "5W"}},
+        evaluation={"every": 10, "images": 50},
+    )
+    simulated, emulated = (
+        parquet.read_table(next((tmp_path / way).rglob("energy.parquet")))
+        for way in ("simulated", "namespaces")
+    )
+    assert simulated.num_rows == 4 and simulated.equals(emulated)
 
 
 @pytest.mark.parametrize("algorithm", STRUCK)

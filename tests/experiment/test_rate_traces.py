@@ -46,6 +46,13 @@ def test_a_csv_file_has_rates_of_both_directions_and_may_repeat(folder: Path) ->
     assert down == RateTrace([0, 1.5, 3], [20_000_000, 5_000_000, 0], 4)
 
 
+@pytest.mark.parametrize("zero", ["0mbit", "0 bit", "0.0", "00"])
+def test_a_rate_of_0_may_have_a_unit(folder: Path, zero: str) -> None:
+    (folder / "rates.csv").write_text(CSV.replace("1.5,0,", f"1.5,{zero},"))
+    up, _ = traces(read(folder, "{trace: {file: rates.csv, repeat: 4s}}"))
+    assert up == RateTrace([0, 1.5, 3], [2_000_000, 0, 1_000_000], 4)
+
+
 def test_packets_of_a_mahimahi_trace_are_added_up_to_rates(folder: Path) -> None:
     up, down = traces(read(folder, "{trace: {uplink: lte.up, bin: 100ms}}"))
     # Four packets up to 100 ms, one up to 200 ms, and one in the 50 ms that are left.

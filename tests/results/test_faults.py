@@ -85,12 +85,33 @@ def test_a_worker_that_is_neither_frozen_nor_killed_is_alive(write_run: WriteRun
         fault("freeze", "worker-1", iteration=70, end=True),
     ]
     occurrences = RecordedRun.load(write_run(faults=written)).faults
-    iterations, counts = alive(occurrences, WORKERS)
+    iterations, _, counts = alive(occurrences, WORKERS)
     steps = dict(zip(iterations.tolist(), counts.tolist(), strict=True))
     assert steps == {0: 20, 10: 18, 30: 18, 50: 19, 70: 20}
     assert went_down(occurrences) == 2
     assert crashed(occurrences) == 0  # both came back
     assert struck(occurrences) == {"freeze": 2, "kill": 2, "stop-network": 1}
+
+
+def test_those_that_are_down_together_between_two_updates_are_counted(write_run: WriteRun) -> None:
+    """While all are frozen there is no update, so that they thaw at the iteration of their freeze."""
+    everyone = [f"worker-{i}" for i in range(WORKERS)]
+    written = [
+        fault("freeze", *everyone, iteration=10) | {"time": 1.0},
+        fault("freeze", *everyone, iteration=10, end=True) | {"time": 2.0},
+        # What a restored server has lost comes again: the next freeze ends at an earlier iteration.
+        fault("freeze", "worker-1", iteration=60, rule=1) | {"time": 3.0},
+        fault("freeze", "worker-1", iteration=40, rule=1, end=True) | {"time": 4.0},
+    ]
+    run = RecordedRun.load(write_run(faults=written))
+    iterations, times, counts = alive(run.faults, WORKERS)
+    assert iterations.tolist() == [0, 10, 10, 60, 60]
+    assert times.tolist() == [0, 1, 2, 3, 4]
+    assert counts.tolist() == [WORKERS, 0, WORKERS, WORKERS - 1, WORKERS]
+    # Against time they are drawn when it was so, as the faults below are.
+    found = living(curves_of([run])[0], "time")
+    assert found is not None and found.at[:5].tolist() == [0, 1, 2, 3, 4]
+    assert found.workers[:5].tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +228,7 @@ def test_several_seeds_share_a_curve_and_its_marks(write_run: WriteRun) -> None:
     [curve] = curves_of([RecordedRun.load(one), RecordedRun.load(other)])
     assert len(marks(curve)) == 12
     assert sum("(seed 2)" in mark.text for mark in marks(curve)) == 4
-    found = living(curve)
+    found = living(curve, "iteration")
     assert found is not None
     assert found.workers[0] == WORKERS
     assert found.workers[-1] == WORKERS - 6

@@ -14,7 +14,7 @@ from testbed.results.reading.finding import find, resolve, without_runs
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.resuming import FOLDER, Resumption, clear, never_begun, prepare
-from testbed.telemetry.entries import Diagnoses, EvaluationMade
+from testbed.telemetry.entries import Diagnoses, EnergyUsed, EvaluationMade
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS, MEASURED
 from testbed.telemetry.run_log import Kept, RunLog
 
@@ -78,6 +78,28 @@ def test_a_checkpoint_is_not_used_if_diagnostics_before_it_are_lost(tmp_path: Pa
         # What only some runs measure is kept as well.
         assert found.kept.evaluations[0][MEASURED] == 0
         assert found.kept.evaluations[0]["training_loss"] == 0
+
+
+def test_energies_after_the_checkpoint_are_cut_off_as_evaluations_are(tmp_path: Path) -> None:
+    directory = tmp_path / "small" / "time-1" / "asgd"
+    about = {"experiment": "small", "algorithm": "asgd", "seed": 1, "engine": "simulation"}
+    about |= {"clock": "virtual", "workers": 2, "versions": {}, "energy": True}
+    log = RunLog(directory, "", about)
+    for time in (0.0, 1.5, 2.5):
+        log.take(EnergyUsed(time, 10 * time))
+        log.take(EvaluationMade(dict.fromkeys(CURVE_COLUMNS, 0) | {"time": time}))
+    log.close("interrupted", None, {})
+    for evaluations, kept in ((2, [0.0, 1.5]), (0, [])):
+        counts = {"updates": 0, "evaluations": evaluations, "faults": 0}
+        with CheckpointFiles.open(directory / FOLDER, ()) as files:
+            files.write(7, {"version": 7, "counts": counts})
+        with closing(prepare(RecordedRun.load(directory), ())) as found:
+            assert found.kept.tables["energy"]["time"].to_pylist() == kept
+    for name in ("evaluations", "energy"):  # a run that was killed at once has neither
+        (directory / f"{name}.parquet").unlink()
+        (directory / "curve.csv").unlink(missing_ok=True)
+        with closing(prepare(RecordedRun.load(directory), ())) as found:
+            assert not found.kept.tables["energy"].num_rows
 
 
 def test_an_execution_that_was_killed_before_its_first_manifest_begins_anew(tmp_path: Path) -> None:

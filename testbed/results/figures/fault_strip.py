@@ -160,26 +160,35 @@ class Living:
     """The number of workers of a curve's runs that are alive, a step at each entry; shape (steps,).
 
     Attributes:
-        at: ``iteration``, ``time``, ``joules``, ``payload``, ``message`` and ``wire``, float64.
+        at: places on the axis, float64.
         workers: mean over the runs, float64.
     """
 
-    at: Mapping[str, Floats]
+    at: Floats
     workers: Floats
 
 
-def living(curve: Curve) -> Living | None:
-    """Return the number of workers alive along a curve; None without crashes or evaluations."""
+def living(curve: Curve, against: str) -> Living | None:
+    """Return the number of workers alive along a curve; None without crashes or evaluations.
+
+    Args:
+        against: as for ``strip``.
+    """
     counted = [alive_in(run.faults, run.manifest.workers) for run in curve.runs]
     mean = curve.mean
-    if not len(mean) or all(len(iterations) == 1 for iterations, _ in counted):
+    if not len(mean) or all(len(n) == 1 for *_, n in counted):
         return None
-    ends = np.array([mean.iteration[-1]])
-    grid = np.unique(np.concatenate([*(iterations for iterations, _ in counted), ends]))
-    each = [n[np.searchsorted(iterations, grid, "right") - 1] for iterations, n in counted]
-    at = {"iteration": grid.astype(np.float64)}
-    at |= {name: np.interp(grid, mean.iteration, sums) for name, sums in _sums(mean).items()}
-    return Living(at, np.mean(each, axis=0))
+    by_time = against == "time" or (curve.of_programs and against != "iteration")
+    known = mean.time if by_time else mean.iteration
+    moments = [times if by_time else iterations for iterations, times, _ in counted]
+    grid = np.unique(np.concatenate([*moments, known[-1:]]).astype(np.float64))
+    each = [
+        n[np.searchsorted(own, grid, "right") - 1]
+        for own, (*_, n) in zip(moments, counted, strict=True)
+    ]
+    if against not in ("iteration", "time"):
+        return Living(np.interp(grid, known, _sums(mean)[against]), np.mean(each, axis=0))
+    return Living(grid, np.mean(each, axis=0))
 
 
 def strip(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, ...]:
@@ -224,9 +233,9 @@ def alive(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, 
         return ()
     steps = []
     for i, curve in curves:
-        if (found := living(curve)) is not None:
+        if (found := living(curve, against)) is not None:
             # The last number before the start holds there.
-            x = np.maximum(found.at[against], start)
+            x = np.maximum(found.at, start)
             kept = np.append(x[1:] > start, True)
             steps.append(Series(curve.title, x[kept], found.workers[kept], i, "steps"))
     return (Panel(Axis("workers\nalive", low=0), tuple(steps), height=_ALIVE),) * bool(steps)

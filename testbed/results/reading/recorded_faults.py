@@ -137,23 +137,29 @@ def crashed(occurrences: Iterable[FaultOccurrence]) -> int:
 
 def alive(
     occurrences: Sequence[FaultOccurrence], workers: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the iterations at which the number of workers alive changed, and the number from then on.
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the iterations and times at which the number of workers alive changed, and the number.
 
-    A worker is alive if it is there, and neither frozen nor killed. The first entry is iteration 0 with
-    all workers, unless some were struck there; both arrays have the shape (changes + 1,), int64.
+    A worker is alive if it is there, and neither frozen nor killed. The first entry is the beginning,
+    with all workers unless some were struck there; all arrays have the shape (changes + 1,). Times are
+    seconds of the run's clock. An iteration comes several times if the number changed at several
+    moments of it, and none is before that of an earlier moment, also where a restored server repeats
+    some.
     """
     down_or_away = [*_of_workers(occurrences), *(s for s in occurrences if s.kind == AWAY)]
-    turns = [(s.began.iteration, 0, s.device) for s in down_or_away]
-    turns += [(s.ended.iteration, 1, s.device) for s in down_or_away if s.ended is not None]
+    turns = [(s.began, 0, s.device) for s in down_or_away]
+    turns += [(s.ended, 1, s.device) for s in down_or_away if s.ended is not None]
     down: dict[str, int] = {}
-    counts = {0: workers}
-    for iteration, over, device in sorted(turns):
+    counts = {0.0: (0, workers)}
+    latest = 0
+    for moment, over, device in sorted(turns, key=lambda turn: (turn[0].time, *turn[1:])):
         down[device] = down.get(device, 0) + (-1 if over else 1)
         if not down[device]:
             del down[device]
-        counts[iteration] = workers - len(down)
-    return np.array(list(counts)), np.array(list(counts.values()))
+        latest = max(latest, moment.iteration)
+        counts[moment.time] = latest, workers - len(down)
+    found = np.array(list(counts.values()))
+    return found[:, 0], np.array(list(counts)), found[:, 1]
 
 
 def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:

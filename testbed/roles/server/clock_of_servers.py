@@ -91,7 +91,9 @@ class ClockOfServers:
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
         self._busy = times.busy()
-        self._outstanding = OutstandingWork(self._numbers, settings.evaluator, overlaps=overlaps)
+        # A worker that does not ask after each computation goes on at what it was sent before.
+        again = overlaps or not all(leg.asks for leg in computation.legs(settings, 0))
+        self._outstanding = OutstandingWork(self._numbers, settings.evaluator, again=again)
         self._active_faults = ActiveFaults()
         self._incarnations = [0] * settings.workers
         self._stopped = [False] * settings.serving

@@ -36,7 +36,8 @@ class DrivenRoles:
         """Start with roles that have no workers yet.
 
         Args:
-            evaluates: is called when a version is to be evaluated, at that time.
+            evaluates: is called when all servers have a version that is to be evaluated, at that time,
+                once.
         """
         self.counts = no_reports(settings.servers)
         self.servers = list(servers)
@@ -45,6 +46,7 @@ class DrivenRoles:
         self._settings = settings
         self.recorders: list[Recorder] = []
         self._now, self._evaluates = now, evaluates
+        self._evaluated = -1
         layouts = [one.layout for one in slices_of(settings, layout)]
         for index, server in enumerate(servers):
             own = RoleReporter(report, index)
@@ -58,7 +60,9 @@ class DrivenRoles:
 
     def _evaluate(self, server: DrivenHalf, report: RoleReporter, due: EvaluationPoint) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
-        self._evaluates()
+        if self.version >= due.version > self._evaluated:
+            self._evaluated = due.version
+            self._evaluates()
         evaluate = clock_requests.Evaluate(self._now(), due.ledger, due.last)
         server.crowded = server.ask(evaluate)
 

@@ -66,16 +66,16 @@ class OutstandingWork(Stateful):
 
     not_saved = frozenset({"_numbers", "_again"})
 
-    def __init__(self, numbers: Conversations, workers: int, *, overlaps: bool = False) -> None:
+    def __init__(self, numbers: Conversations, workers: int, *, again: bool = False) -> None:
         """Start with nothing outstanding.
 
         Args:
             workers: their number, with the aggregators that talk to a server.
-            overlaps: True if workers compute while their pushes are on their way.
+            again: True if a worker of one server may compute more than once at the parameters that it
+                was sent. A worker of several may in any case.
         """
         self._numbers = numbers
-        # Whether a worker may compute more than once at the parameters that it was sent.
-        self._again = overlaps or numbers.servers > 1
+        self._again = again or numbers.servers > 1
         self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
