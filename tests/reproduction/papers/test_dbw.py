@@ -50,9 +50,8 @@ def line(series: Series, spec: Spec, seconds: float, *, seeds: int = 3, k: float
         time = seconds * np.arange(4.0)
         loss = np.array([0.4, 0.3, 0.2, 0.1])
         counts = np.arange(4)
-        known = Evaluated(
-            counts, loss, counts, counts, time, loss, {"training_loss": loss, "gradient_norm": loss}
-        )
+        exact = {"training_loss": loss, "gradient_norm": loss}
+        known = Evaluated(counts, loss, counts, np.arange(4.0), time, loss, exact)
         values = {"k": np.full(4, k), "norm": 1.1 * np.array([0.4, 0.4, 0.3, 0.2])}
         runs.append(
             Record(spec.model_copy(update={"seed": seed}), RESULT, known, Diagnosed(counts, values))
