@@ -14,7 +14,8 @@ class UpdateRow(NamedTuple):
         worker: the device's number.
         base_version: the version at which its gradient was computed.
         staleness: updates applied since ``base_version``.
-        payload_bytes: size of the encoded update; 0 for a late worker's report.
+        payload_bytes: size of the encoded update; 0 for a late worker's report. Of a peer, of all that
+            it sent since its last row, its own updates and what it passed on or answered.
         message_bytes: size of everything that this worker sent since its last row (framing, pull
             requests, greeting).
         loss: of its mini-batch.

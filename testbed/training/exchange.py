@@ -89,6 +89,8 @@ class ExchangeService(Stateful):
         self._neighbours = neighbours
         self.payload_bytes = [0] * settings.workers
         self.message_bytes = [0] * settings.workers
+        # By peer: payload and message bytes of what it has passed on or answered since its last step.
+        self._between_steps = [(0, 0)] * settings.workers
         self._all_updates = settings.training.updates
         self._evaluate_every = settings.spec.evaluation.every
         self._gone: set[int] = set()
@@ -128,12 +130,22 @@ class ExchangeService(Stateful):
                     self.message_bytes[receiver] += size
         if isinstance(what, Step):
             return self._stepped(by, what, time, host_time)
+        if isinstance(what, Answered):
+            self._between_steps[by] = self._sent(by, what)
         if isinstance(what, Suspects):
             others = self._suspected_by.setdefault(what.peer, set())
             others.add(by)
             new = others == {by}
             return [Suspected(what.peer, what.silent, time, self.updates)] if new else []
         return self._heard(what.peer, by, time) if isinstance(what, Hears) else []
+
+    def _sent(self, by: int, what: Step | Answered) -> tuple[int, int]:
+        """Return payload and message bytes of what a peer sends, with what it has passed on before."""
+        payload, size = self._between_steps[by]
+        return (
+            payload + sum(message.payload for message in what.messages),
+            size + sum(message.size for message in what.messages),
+        )
 
     def _heard(self, peer: int, by: int, time: float) -> list[Entry]:
         others = self._suspected_by.get(peer, set())
@@ -170,13 +182,15 @@ class ExchangeService(Stateful):
         if self.finished:
             return []
         self.updates += 1
+        payload, size = self._sent(peer, step)
+        self._between_steps[peer] = (0, 0)
         row = UpdateRow(
             iteration=self.updates,
             worker=peer,
             base_version=step.base_version,
             staleness=step.staleness,
-            payload_bytes=sum(message.payload for message in step.messages),
-            message_bytes=sum(message.size for message in step.messages),
+            payload_bytes=payload,
+            message_bytes=size,
             loss=as_loss(step.loss),
             time=time,
             host_time=host_time,
