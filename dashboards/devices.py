@@ -43,9 +43,9 @@ STATES = Row(
             stacked=True,
         ),
         Lines(
-            "Updates per second by device class: $algorithm",
-            "Updates of each device class that the server applied; one class, all, where the "
-            "experiment names none.",
+            "Pushes per second by device class: $algorithm",
+            "Pushes of each device class that the server applied, of which a synchronous one makes an "
+            "update together; one class, all, where the experiment names none.",
             "suffix: /s",
             {
                 "{{device_class}} {{run}}": "sum by (run, device_class) "
@@ -112,7 +112,7 @@ LOSSES = Row(
             thresholds=((1, "orange"),),
         ),
         Lines(
-            "Updates dropped",
+            "Pushes dropped",
             "Pushes per second that the server did not apply: in synchronous SGD, those that came "
             "after enough others had.",
             "suffix: /s",

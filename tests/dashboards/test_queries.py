@@ -38,7 +38,7 @@ ZERO: Mapping[str, str] = {
     "devices: Workers out of action [A]": "likewise",
     "devices: Workers out of action [C]": "likewise",
     "devices: Workers out of action [D]": "likewise",
-    "devices: Updates dropped [A]": "only synchronous SGD drops updates",
+    "devices: Pushes dropped [A]": "only synchronous SGD drops pushes",
     "network: Uplink drops [A]": "a queue holds what four workers push",
     "network: Packets that the capture missed [A]": "the capture keeps up",
 }
