@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.clock.mesh import Mesh, MeshClock, MeshStage
@@ -22,6 +22,7 @@ from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.service_entries import Entry, UpdateEntry
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
+from tests.many_examples import many
 
 
 def run_settings(peers: int, updates: int) -> Settings:
@@ -278,7 +279,7 @@ def compare(case: Case) -> Played:
     return stage
 
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = many(80)
 
 
 @QUICK

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.ako import AkoPeer
@@ -30,6 +30,7 @@ from testbed.updates import FloatVector, Update
 from tests.algorithms.test_ako import LAYOUT, MOST, SIZE, Unit, added, powers
 from tests.clock.quiet import Undiagnosed
 from tests.clock.test_mesh import run_settings
+from tests.many_examples import many
 
 
 class Counting(PeerComputation):
@@ -139,7 +140,7 @@ def faults(draw: st.DrawFn, peers: int) -> list[FaultRule]:
     return rules
 
 
-@settings(deadline=None, max_examples=80)
+@many(80)
 @given(st.integers(2, 4), st.data())
 def test_a_peer_that_is_there_gets_every_coordinate_of_every_gradient_once(
     peers: int, data: st.DataObject

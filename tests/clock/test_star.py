@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
@@ -34,6 +34,7 @@ from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import DenseUpdate, Layout
 from testbed.wire.frames import HEADER
+from tests.many_examples import many
 from tests.notes import Notes
 from tests.settings import with_changes
 
@@ -457,7 +458,7 @@ def compare(case: Case) -> Played:
     return stage
 
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = many(80)
 
 
 @QUICK
@@ -511,7 +512,7 @@ def test_a_worker_that_is_gone_is_left_out_and_the_others_go_on(
     assert stage.service.finished == (naive.version >= case.updates)
 
 
-@settings(max_examples=200, deadline=None)
+@many(200)
 @given(cases() | cases(synchronous=False), st.integers(1, 10))
 def test_a_silent_worker_is_left_out_and_welcomed_back(case: Case, quarters: int) -> None:
     """However short the patience, the run reaches its end."""
