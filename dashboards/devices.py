@@ -44,8 +44,8 @@ STATES = Row(
         ),
         Lines(
             "Pushes per second by device class: $algorithm",
-            "Pushes of each device class that the server applied, of which a synchronous one makes an "
-            "update together; one class, all, where the experiment names none.",
+            "Pushes of each device class that the server applied; a synchronous server makes an update "
+            "of several. There is one class, all, where the experiment names none.",
             "suffix: /s",
             {
                 "{{device_class}} {{run}}": "sum by (run, device_class) "

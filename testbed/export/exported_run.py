@@ -179,7 +179,7 @@ def _diagnostics(run: RecordedRun) -> ValueTable:
     values = run.diagnostics
     count = max(map(len, values.values()), default=0)
     iteration = np.arange(1, count + 1)
-    versions, made = run.made
+    versions, made = run.version_times
     time = np.interp(iteration, versions, made) if len(versions) else np.zeros(count)
     return ValueTable("diagnostics", {"iteration": iteration}, time, values)
 

@@ -21,7 +21,12 @@ from testbed.errors import SpecError
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.messages.fault_changes import AnyFaultChange
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.results.reading.journals import NoRunError, made, read_accounting, read_columns
+from testbed.results.reading.journals import (
+    NoRunError,
+    read_accounting,
+    read_columns,
+    version_times,
+)
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.run_files import Event, Summary
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -154,7 +159,7 @@ class Recorded:
     def evaluated(self) -> Moments:
         """The moment, by the host's clock, at which the version of each evaluation was reached."""
         iterations = self.run.evaluations.iteration
-        versions, times = made(
+        versions, times = version_times(
             *(self.updates[name] for name in ("iteration", "applied", "host_time"))
         )
         reached = np.append(times, np.inf)[np.searchsorted(versions, iterations)]

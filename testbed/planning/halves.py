@@ -52,12 +52,12 @@ def check_halves(plan: Plan) -> None:
     layout = layout_of(plan.spec)
     settings = replace(plan.settings, images=share_out(plan).images.tolist())
     algorithm, update = algorithm_named(name), None
-    parts, is_kept = algorithm.parts, plan.checkpoint_every is not None
+    parts, kept = algorithm.parts, list[tuple[Part, Stateful]]()
     if "worker" in parts:
         with _told(name, "worker"):
             worker, update = _push_of_plugin(settings, layout)
-            if is_kept and plan.spec.engine == "simulation":  # an emulation's workers begin anew
-                _check_state(worker)
+        if plan.spec.engine == "simulation":  # an emulation's workers begin anew
+            kept.append(("worker", worker))
     if "server" in parts:
         with _told(name, "server"):
             first = slices_of(settings, layout)[0]
@@ -67,13 +67,10 @@ def check_halves(plan: Plan) -> None:
                 _have_push_taken(server, first.of(update), settings)
                 if server.version and algorithm.diagnostics:
                     diagnosed(server.diagnose(), [one.name for one in algorithm.diagnostics])
-            if is_kept:
-                _check_state(server)
+        kept.append(("server", server))
     if "aggregator" in parts:
         with _told(name, "aggregator"):
-            aggregator = computation.aggregator_half(settings, layout, 1)
-            if is_kept:
-                _check_state(aggregator)
+            kept.append(("aggregator", computation.aggregator_half(settings, layout, 1)))
     if "peer" in parts:
         with _told(name, "peer"):
             peer = computation.peer_half(settings, layout, np.zeros(layout.total, np.float32), 0)
@@ -81,8 +78,10 @@ def check_halves(plan: Plan) -> None:
             for parcel in parcels_of(peer, peer.step(gradient)) if peer.ready else ():
                 checked(parcel.update, layout.total, peer)
             _check_copies(peer, gradient)
-            if is_kept:
-                _check_state(peer)
+        kept.append(("peer", peer))
+    for part, half in kept if plan.checkpoint_every is not None else ():
+        with _told(name, part):
+            _check_state(half)
 
 
 def first_push(settings: Settings, layout: Layout, gradient: FloatVector) -> Update:

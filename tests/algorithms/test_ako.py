@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.ako import Ako, AkoOptions, AkoPeer, partitions
@@ -12,6 +12,7 @@ from testbed.algorithms.all_to_all import ExchangingPeer
 from testbed.algorithms.interface import Conditions
 from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
+from tests.many_examples import many
 
 LAYOUT = Layout(("a", "b", "c"), (5, 4, 2))
 SIZE = LAYOUT.total
@@ -91,7 +92,7 @@ class Cluster:
                 assert int(coordinate) & ~int(due) == 0
 
 
-@settings(deadline=None, max_examples=60)
+@many(60)
 @given(st.integers(2, 5), st.data())
 def test_every_receiver_gets_every_coordinate_of_every_gradient_once(
     count: int, data: st.DataObject

@@ -3,10 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.selection import Largest, kept
+from tests.many_examples import many
 
 
 def by_sorting(values: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.intp]:
@@ -64,7 +65,7 @@ SPECIAL = np.array(
 the largest, infinity, two NaNs."""
 
 
-@settings(deadline=None, max_examples=60)
+@many(60)
 @given(
     size=st.sampled_from([4096, 4097, 9216, 131_072, 131_073, 200_704]),
     ratio=st.sampled_from([0.0001, 0.001, 0.01, 0.1, 0.9]),

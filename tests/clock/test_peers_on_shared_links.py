@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.clock.mesh import Mesh, MeshClock, MeshStage
@@ -23,6 +23,7 @@ from testbed.training.exchange import ExchangeService, Message, Step
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
 from tests.clock.test_flows import NaiveFlows
+from tests.many_examples import many
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ def compare(case: Case) -> Played:
     return stage
 
 
-@settings(max_examples=60)
+@many(60)
 @given(cases())
 def test_messages_of_peers_are_flows_as_in_the_naive_simulation(case: Case) -> None:
     compare(case)

@@ -46,7 +46,7 @@ def test_k_has_a_panel_and_every_other_diagnostic_a_series(replayed: Replayed) -
 
 
 def test_late_gradients_are_dropped_updates(replayed: Replayed) -> None:
-    """The panel of dropped updates, which other tests see at zero."""
+    """The panel of dropped pushes, which other tests see at zero."""
     [(_, points)] = replayed.ask("devices: Pushes dropped [A]")
     assert max(value for _, value in points) > 0
 

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothetical
 from hypothesis import strategies as st
 
 from testbed.algorithms.asgd import StalenessDivided
@@ -37,6 +36,7 @@ from testbed.engine.server import Server
 from testbed.engine.worker import Worker
 from testbed.training.parameter_service import Pushed
 from tests.engine.serving import Answered, Serving
+from tests.many_examples import many
 from tests.training.test_parameter_service import SIZE, dense, service
 
 WORKERS = 3
@@ -199,7 +199,7 @@ def synchronous(wait_for: int, protocol: Protocol) -> Half:
         ),
     ],
 )
-@hypothetical(deadline=None, max_examples=60)
+@many(60)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, WORKERS - 1)), max_size=120))
 def test_whatever_has_happened_the_run_makes_its_updates(
     half: Half, patience: float | None, steps: list[tuple[Callable[[Scene, int], None], int]]

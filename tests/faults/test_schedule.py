@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.faults.fault import Fault
@@ -22,6 +22,7 @@ from testbed.faults.rules import (
 )
 from testbed.faults.schedule import Schedule
 from testbed.messages.fault_changes import Kind
+from tests.many_examples import many
 
 WORKERS = 20
 
@@ -59,7 +60,7 @@ SEVERAL = [
 ]
 
 
-@settings(max_examples=30, deadline=None)
+@many(30)
 @given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(1, 60)), max_size=80))
 def test_the_order_of_calls_does_not_matter(asked: list[tuple[int, int]]) -> None:
     one, other = schedule(*SEVERAL), schedule(*SEVERAL)

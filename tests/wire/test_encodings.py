@@ -20,6 +20,7 @@ from testbed.updates import DenseUpdate, Layout, SparseUpdate, Update
 from testbed.wire import WireError
 from testbed.wire.bits import varint, varint_size
 from testbed.wire.encodings import DENSE, Codec, describe
+from tests.many_examples import many
 
 SIZES = (3, 1, 150, 40, 6)
 SIZE = sum(SIZES)
@@ -431,7 +432,7 @@ def check_hostile(codec: Codec, encoding: int, body: bytes) -> None:
         assert len(update.values) == SIZE
 
 
-@settings(deadline=None, max_examples=500)
+@many(500)
 @given(choices, st.integers(0, 255), st.binary(max_size=300))
 def test_noise_is_refused_or_fits_the_model(
     choice: EncodingChoice, encoding: int, noise: bytes
@@ -444,7 +445,7 @@ def test_noise_is_refused_or_fits_the_model(
 EMPTY = SparseUpdate(np.zeros(0, np.uint32), np.zeros(0, np.float32))
 
 
-@settings(deadline=None, max_examples=1000)
+@many(1000)
 @given(choices, sparse_updates() | dense_updates, st.data())
 def test_a_damaged_body_is_refused_or_fits_the_model(
     choice: EncodingChoice, update: Update, data: st.DataObject

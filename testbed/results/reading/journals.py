@@ -108,7 +108,7 @@ def read_updates(directory: Path) -> Any:
     return _journal(directory, "updates", UPDATES)
 
 
-def made(
+def version_times(
     iteration: npt.NDArray[np.int64], applied: npt.NDArray[np.bool_], time: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the versions that pushes led to, in order, and when the last push of each had come.

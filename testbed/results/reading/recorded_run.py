@@ -22,10 +22,10 @@ from testbed.number_text import as_duration
 from testbed.results.reading.journals import (
     UNKNOWN_OF_PROGRAMS,
     NoRunError,
-    made,
     read_columns,
     read_evaluations,
     read_updates,
+    version_times,
     whole,
 )
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
@@ -258,10 +258,12 @@ class RecordedRun:
         return read_updates(self.directory)
 
     @cached_property
-    def made(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def version_times(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Its versions, in order, and when each was made, in seconds by the run's clock."""
         names = ("iteration", "applied", "time")
-        return made(*(self.pushes.column(name).to_numpy(zero_copy_only=False) for name in names))
+        return version_times(
+            *(self.pushes.column(name).to_numpy(zero_copy_only=False) for name in names)
+        )
 
     @cached_property
     def diagnostics(self) -> dict[str, npt.NDArray[np.float64]]:

@@ -132,7 +132,7 @@ class _Curve:
 
     def __init__(self, run: RecordedRun) -> None:
         rows = run.pushes
-        self._updates, self._times = run.made
+        self._updates, self._times = run.version_times
         arrived: npt.NDArray[np.float64] = rows.column("time").to_numpy()
         order = np.argsort(arrived, kind="stable")
         self._arrived = arrived[order]

@@ -31,7 +31,7 @@ class _Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """What the counter of a link tells, without what only the metrics use."""
+    """The totals of a link's counter that are compared with the capture; it has others, too."""
 
     frames: NonNegativeInt
     bytes: NonNegativeInt

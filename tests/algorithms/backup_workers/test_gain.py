@@ -5,11 +5,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.backup_workers.gain import Gain, GainEstimator, Gradients
 from testbed.updates import DenseUpdate, SparseUpdate
+from tests.many_examples import many
 
 SIZE = 5
 D = 3
@@ -44,7 +45,7 @@ def naive(
     return norm, spread, constant
 
 
-@settings(deadline=None, max_examples=60)
+@many(60)
 @given(st.lists(gradients, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_estimates_are_those_of_the_whole_history(
     iterations: list[list[tuple[list[float], float]]], clip: bool, sparse: bool
