@@ -19,11 +19,9 @@ from typing import Any
 
 from bench.command import execute_here
 from testbed.doctor import containers
-from testbed.doctor.requirements import starts_roles_again
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
 from testbed.number_text import as_bytes
-from testbed.planning.plan import plan
 from testbed.run_endings import worst
 
 _EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -199,12 +197,8 @@ def main() -> int:
     status = 0
     for spec in specs:
         try:
-            returns = any(map(starts_roles_again, plan(load(spec, options.changes))))
-            possible = [one for one in runtimes if one != "docker/image" or not returns]
-            if possible != runtimes:
-                print(f"{spec.stem}: not in docker/image, whose killed containers do not come back")
             with tempfile.TemporaryDirectory(prefix="testbed-agree-") as folder:
-                made = pairs(spec, Path(folder), options.changes, possible)
+                made = pairs(spec, Path(folder), options.changes, runtimes)
         except (
             SystemExit,
             TestbedError,
@@ -213,7 +207,7 @@ def main() -> int:
             status = 1
             continue
         # All ways of a run below each other.
-        runs = len(made) // len(possible)
+        runs = len(made) // len(runtimes)
         status |= show(spec.stem, sorted(made, key=lambda pair: made.index(pair) % runs))
     if without:
         print(without)

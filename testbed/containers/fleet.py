@@ -2,10 +2,10 @@
 
 Every container has no network but the one that the testbed moves into it, a read-only root file
 system, no capability and no way to gain one, the image's ordinary user, and labels that name the run.
-It lives as long as the run's agent: its first process reads from a pipe (or holds a connection, see
-``inside``) that the kernel closes when the agent dies, for any reason, and the engine removes a
-container whose first process has ended. So nothing is left even if nothing cleans up, unless the engine
-itself has died: then it removes the containers when it starts again.
+It lives as long as the run's agent: its first process reads from a pipe that the kernel closes when
+the agent dies, for any reason, and the engine removes a container whose first process has ended. So
+nothing is left even if nothing cleans up, unless the engine itself has died: then it removes the
+containers when it starts again.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,12 +48,13 @@ FREEZE_TIMEOUT = 20.0
 """Seconds that the engine has to freeze a container."""
 STARTING_TIMEOUT = 2.0
 """Seconds in which a container that was created is started, or is not any more."""
-_WAITS = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
+WAITING = ["/bin/cat", f"{INSIDE}/{LIFELINE}"]
+"""A first process that waits for the run's end, for any image."""
 _REAPS = f"env --ignore-signal=CHLD cat {INSIDE}/{LIFELINE}"
 REAPING = [
     "/bin/sh",
     "-c",
-    f"env --ignore-signal=CHLD true && exec {_REAPS}; exec {' '.join(_WAITS)}",
+    f"env --ignore-signal=CHLD true && exec {_REAPS}; exec {' '.join(WAITING)}",
 ]
 """A first process that waits for the run's end, too, and where possible clears away what has ended.
 
@@ -70,11 +72,13 @@ class Container:
         id: the engine's id of it.
         first: id of its first process in the host's /proc.
         network: descriptor of its network namespace.
+        started: id of the process that was started in it, beside its first one; 0 if none was.
     """
 
     id: str
     first: int
     network: int
+    started: int = 0
 
 
 class Fleet:
@@ -92,7 +96,8 @@ class Fleet:
         image: str,
         files: Mapping[str, str],
         *,
-        command: Sequence[str] | None = None,
+        first: Sequence[str] = WAITING,
+        started: Sequence[str] = (),
         mounts: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -102,19 +107,19 @@ class Fleet:
             run: the run's name.
             image: id of the image.
             files: contents of the files in /etc that the containers share, by their names there.
-            command: the containers' first process; None for one that only waits for the run's end.
+            first: the command of the containers' first process, which waits for the run's end.
+            started: the command of a process that is started beside it; none if there is no such.
             mounts: paths of the host, with their paths inside, read-only.
-            environment: environment variables of the command.
+            environment: environment variables of both.
         """
         self._api = client.api
         self.run = run
         self._image = image
-        self._command = list(command or _WAITS)
+        self._first, self._started = list(first), list(started)
         self._environment = dict(environment or {})
         self._containers: dict[str, Container] = {}
         self._limited: dict[str, int] = {}
         self._out_of_memory: dict[str, int] = {}
-        self._begun = time.time()
         private = FOLDERS / run
         private.mkdir(mode=0o700)  # other users of the host must not enter
         self.folder = private / "shared"
@@ -207,7 +212,7 @@ class Fleet:
         )
         made = self._api.create_container(
             self._image,
-            self._command,
+            self._first,
             entrypoint=[],
             name=self.name(device.name),
             hostname=device.name,
@@ -223,7 +228,34 @@ class Fleet:
         if not first:
             raise ProcessLookupError(f"the container of {device.name} ended at once")
         network = os.open(f"/proc/{first}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        return Container(container, first, network)
+        started = self._start(device.name, container) if self._started else 0
+        return Container(container, first, network, started)
+
+    def start_again(self, device: str) -> int:
+        """Start in a container what was started there before, and has ended; return its process id.
+
+        Raises:
+            HostError: the engine refuses, or does not answer.
+        """
+        try:
+            return self._start(device, self._containers[device].id)
+        except ProcessLookupError as error:
+            raise HostError(f"{device} cannot be started again: {error}") from error
+        except (DockerException, requests.RequestException, OSError) as error:
+            raise HostError(engine.explain(error)) from error
+
+    def _start(self, device: str, container: str) -> int:
+        try:
+            made = self._api.exec_create(container, self._started)
+            self._api.exec_start(made["Id"], detach=True)
+            process = int(self._api.exec_inspect(made["Id"])["Pid"])
+        except APIError as error:
+            if error.status_code not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                raise
+            process = 0  # the container has ended
+        if not process:
+            raise ProcessLookupError(f"the container of {device} ended before its role began")
+        return process
 
     def freeze(self, device: str) -> None:
         """Pause a container."""
@@ -250,11 +282,6 @@ class Fleet:
         with contextlib.suppress(APIError):
             _request(self._api.unpause, self._containers[device].id)
 
-    def kill(self, device: str) -> None:
-        """Kill a container, paused or not, if it has not ended already."""
-        with contextlib.suppress(APIError):
-            _request(self._api.kill, self._containers[device].id)
-
     def ran_out_of_memory(self, device: str) -> int | None:
         """Find out if the kernel killed a process of a device for using too much memory.
 
@@ -265,20 +292,14 @@ class Fleet:
         limit = self._limited.get(device)
         if limit is None:
             return None
-        container, known = self._containers[device], self._out_of_memory.get(device, 0)
+        known = self._out_of_memory.get(device, 0)
         try:
-            self._out_of_memory[device] = out_of_memory.kills(container.first)
-            return limit if self._out_of_memory[device] > known else None
-        except OSError:  # the container has ended with its process
-            pass
-        try:
-            return (
-                limit
-                if out_of_memory.engine_reports(self._api, container.id, self._begun)
-                else None
+            self._out_of_memory[device] = found = out_of_memory.kills(
+                self._containers[device].first
             )
-        except (DockerException, requests.RequestException):
-            return None  # the next request to the engine reports that it does not answer
+        except OSError:  # the container itself has ended, which was somebody's wish
+            return None
+        return limit if found > known else None
 
     # -- programs beside a device
 

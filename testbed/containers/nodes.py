@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -35,14 +36,14 @@ def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> No
         client, run = engine.connect(), run_names.new()
         if chosen["launch"] == "fork":
             return ForkedNodes(Fleet(client, run, chosen["image"], files), fork_server)
-        fleet = Fleet(client, run, chosen["image"], files, command=REAPING)
+        fleet = Fleet(client, run, chosen["image"], files, first=REAPING)
         return ProgramNodes(fleet, fork_server, chosen["images"], chosen["read"])
     fleet = Fleet(
         engine.connect(),
         run_names.new(),
         chosen["image"],
         files,
-        command=["python", "-m", "testbed.containers.role_in_container"],
+        started=["python", "-m", "testbed.containers.role_in_container"],
         mounts=chosen["mounts"],
         environment=chosen["environment"],
     )
@@ -51,7 +52,7 @@ def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> No
     return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared))
 
 
-class _ContainerNodes:
+class _ContainerNodes(ABC):
     """The part that forked and started roles have in common."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -76,8 +77,14 @@ class _ContainerNodes:
         self._fleet.thaw(device)
 
     def kill(self, device: str) -> None:
+        """Kill the process of a device's role; the container waits for the next one."""
         self._killed.add(device)
-        self._fleet.kill(device)
+        self._kill_role(device)
+        self._fleet.thaw(device)  # a paused process dies only once it is thawed
+
+    @abstractmethod
+    def _kill_role(self, device: str) -> None:
+        """Send the process of a device's role SIGKILL, if there is one."""
 
     def _explained(self, event: NodeEvent) -> NodeEvent:
         """Return an event, with the memory limit if its process was killed for exceeding that."""
@@ -133,15 +140,12 @@ class ForkedNodes(_ContainerNodes):
         first = self._fleet[device].first
         self._fork_server.start(device, role, [report], container=first)
 
-    def kill(self, device: str) -> None:
-        self._killed.add(device)
-        # Not the container, which the engine would remove: it stays for its next role.
+    def _kill_role(self, device: str) -> None:
         self._fork_server.signal(device, signal.SIGKILL)
         # When the fork server does so is its own affair, and a paused process must not go on before.
         if device in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._processes[device], signal.SIGKILL)
-        self._fleet.thaw(device)  # a paused process dies only once it is thawed
 
     def take_down(self) -> str | None:
         self._fork_server.end()
@@ -238,10 +242,15 @@ class StartedNodes(_ContainerNodes):
         super().create(devices, abandoned)
         for device in devices:
             if device.name in self._fleet:
-                self._gate.watch(device.name, self._fleet[device.name].first)
+                self._gate.watch(device.name, self._fleet[device.name].started)
 
     def start(self, device: str, role: Mapping[str, object], report: int) -> None:
+        if self._gate.has_ended(device):
+            self._gate.watch(device, self._fleet.start_again(device))
         self._gate.start(device, role, report)
+
+    def _kill_role(self, device: str) -> None:
+        self._gate.kill(device)
 
     def take_down(self) -> str | None:
         self._gate.close()

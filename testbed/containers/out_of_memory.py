@@ -1,18 +1,11 @@
 """Find out if the kernel killed a container's processes for using more memory than they may.
 
 Such a process dies of SIGKILL, like any other that is killed. Only its control group counts it
-separately, and the engine, which watches the group, reports it as an event.
+separately.
 """
-
-import contextlib
-import time
-
-import docker
 
 from testbed.nodes import joining_container
 
-_PATIENCE = 2
-"""Seconds that the engine has to report the kill once the container's control group is removed."""
 _COUNTS = ("memory.events", "memory.oom_control")
 """The file that has a line ``oom_kill n``, in cgroup v2 and v1."""
 
@@ -34,25 +27,3 @@ def kills(process: int) -> int:
                 if "oom_kill" in words:
                     return int(words[words.index("oom_kill") + 1])
     raise FileNotFoundError(f"no control group of process {process} counts oom_kill")
-
-
-def engine_reports(api: docker.APIClient, container: str, since: float) -> bool:
-    """Return True if the engine has seen a container run out of memory.
-
-    The engine may report it a moment after the container has ended, so this waits for it.
-
-    Args:
-        since: seconds since the epoch, before the container was made.
-
-    Raises:
-        DockerException: the engine refuses.
-        requests.RequestException: the engine does not answer.
-    """
-    events = api.events(
-        since=int(since),
-        until=int(time.time()) + _PATIENCE,
-        filters={"container": container, "event": "oom"},
-        decode=True,
-    )
-    with contextlib.closing(events):
-        return next(iter(events), None) is not None

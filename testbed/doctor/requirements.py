@@ -124,12 +124,6 @@ def _check_capture(plans: Sequence[AnyPlan]) -> None:
             raise HostError(f"this host cannot capture packets: {problem}; {WITHOUT_CAPTURE}")
 
 
-def starts_roles_again(plan: Plan) -> bool:
-    """Return True if killed devices or servers of a run come back."""
-    settings = plan.settings
-    return plan.schedule.longest_absence > 0 or settings.faults.server_absence is not None
-
-
 def _check_faults(plans: Sequence[AnyPlan]) -> None:
     """Check that this host can carry out every fault of the runs."""
     for plan in plans:
@@ -137,13 +131,6 @@ def _check_faults(plans: Sequence[AnyPlan]) -> None:
         if "corrupt" in kinds:
             remedy = "remove them from the experiment"
             _check_disciplines("faults that corrupt packets", remedy, ("netem", "tbf"))
-        devices = plan.spec.devices
-        alone = devices.runtime == "docker" and devices.launched == "image"
-        if alone and isinstance(plan, Plan) and starts_roles_again(plan):
-            raise HostError(
-                "devices.launch is image, and a container is removed when its role is killed, so that "
-                "it cannot be restarted: use `launch: fork`, or kill workers for good (without lasting)"
-            )
 
 
 def _check_disciplines(features: str, remedy: str, names: Sequence[str]) -> None:

@@ -68,10 +68,7 @@ class Nodes(Protocol):
         """Thaw the processes of a frozen node."""
 
     def kill(self, device: str) -> None:
-        """Kill every process of a node's role, frozen or not; the node can be started again.
-
-        A container whose first process is the role ends with it.
-        """
+        """Kill every process of a node's role, frozen or not; the node can be started again."""
 
     def processor_seconds(self, device: str) -> float | None:
         """Return the processor time of a node so far, in seconds, as its control group counts it.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.containers.fleet import Fleet
+from testbed.containers.fleet import WAITING, Fleet
+from testbed.errors import HostError
 from testbed.nodes import joining_container, run_names
 from testbed.nodes.node_interface import Device
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
@@ -76,31 +77,31 @@ def test_a_container_that_ran_out_of_memory_is_noticed(engine: PrivateEngine) ->
         assert fleet.ran_out_of_memory("worker-0") is None
         assert eat(fleet["worker-0"].first) == -signal.SIGKILL
         assert fleet.ran_out_of_memory("worker-0") == LIMIT
+        assert fleet.ran_out_of_memory("worker-1") is None
         assert fleet.ran_out_of_memory("w") is None
-        # Without its first process a container is gone with its control groups: the engine is asked.
-        first = fleet["worker-1"].first
-        assert eat(first) == -signal.SIGKILL
-        os.kill(first, signal.SIGKILL)
-        deadline = time.monotonic() + 60
-        while any(name.endswith("worker-1") for name in engine.containers()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert fleet.ran_out_of_memory("worker-1") == LIMIT
     finally:
         assert fleet.take_down() is None
 
 
-def test_a_container_that_was_killed_did_not_run_out_of_memory(
+def test_what_was_started_in_a_container_is_started_again_as_long_as_that_is_there(
     engine: PrivateEngine,
 ) -> None:
-    fleet = Fleet(engine.client, run_names.new(), TINY, {})
+    fleet = Fleet(engine.client, run_names.new(), TINY, {}, started=WAITING)
     try:
         fleet.create([Device("worker-0", memory=LIMIT)], lambda made: False)
-        fleet.kill("worker-0")
+        container = fleet["worker-0"]
+        for process in (container.started, fleet.start_again("worker-0")):
+            assert Path(f"/proc/{process}/ns/net").samefile(f"/proc/{container.first}/ns/net")
+            status = Path(f"/proc/{process}/status").read_text()
+            assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+            os.kill(process, signal.SIGKILL)
+        os.kill(container.first, signal.SIGKILL)
         deadline = time.monotonic() + 60
         while engine.containers():
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert fleet.ran_out_of_memory("worker-0") is None
+        assert fleet.ran_out_of_memory("worker-0") is None  # it was killed
+        with pytest.raises(HostError, match=r"worker-0 cannot be started again: the container of"):
+            fleet.start_again("worker-0")
     finally:
         assert fleet.take_down() is None

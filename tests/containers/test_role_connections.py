@@ -61,8 +61,12 @@ class Place:
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
         self.environment = os.environ | {"PYTHONPATH": paths}
-        command = [INSIDE, str(folder)] if attack is None else [ATTACK, str(self.gate.path), attack]
-        self.process = self.popen(*command)
+        own = [INSIDE, str(folder)] if attack is None else [ATTACK, str(self.gate.path), attack]
+        self._command = own
+        self.start_process()
+
+    def start_process(self) -> None:
+        self.process = self.popen(*self._command)
         self.gate.watch(DEVICE, self.process.pid)
 
     def popen(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -154,6 +158,51 @@ def test_a_container_that_is_killed_has_exited(places: list[Place], tmp_path: Pa
     assert place.events(1) == [ProcessExited(DEVICE, -signal.SIGKILL)]
 
 
+def test_a_role_that_was_killed_comes_back_in_another_process(
+    places: list[Place], tmp_path: Path
+) -> None:
+    place = Place(tmp_path)
+    places.append(place)
+    place.events(2)
+    for number in range(3):
+        assert not place.gate.has_ended(DEVICE)
+        place.start(role="worker", status=3, number=number)
+        report = place.reports.receive()
+        assert report is not None and report.fields["role"]["number"] == number
+        assert report.fields["shared"] == MANY
+        assert place.events(1) == [ProcessExited(DEVICE, 3)]
+        assert place.gate.has_ended(DEVICE)
+        place.process.wait(20)
+        place.start_process()
+        place.start(role="worker", status=4, number=-1)  # while it loads
+        started, exited = place.events(2)
+        assert started == ProcessStarted(DEVICE, place.process.pid)
+        assert exited == ProcessExited(DEVICE, 4)
+        assert place.reports.receive() is not None
+        place.start_process()
+        assert place.events(1) == [ProcessStarted(DEVICE, place.process.pid)]
+
+
+def test_a_role_that_is_killed_while_it_comes_back_is_dead_and_no_failure_of_the_run(
+    places: list[Place], tmp_path: Path
+) -> None:
+    place = Place(tmp_path)
+    places.append(place)
+    place.events(2)
+    for _ in range(2):
+        before = place.process
+        place.gate.kill(DEVICE)
+        assert place.events(1) == [ProcessExited(DEVICE, -signal.SIGKILL)]
+        place.start_process()
+        place.start(role="worker", status=3)
+        before.wait(20)
+    place.gate.kill(DEVICE)
+    assert place.events(1) == [ProcessExited(DEVICE, -signal.SIGKILL)]
+    place.start_process()
+    assert place.events(1) == [ProcessStarted(DEVICE, place.process.pid)]
+    assert not readable(place.reports.fileno(), 0)  # the roles that never began are forgotten
+
+
 @pytest.mark.parametrize(
     ("attack", "why"),
     [
@@ -206,7 +255,7 @@ except (BrokenPipeError, ConnectionResetError):
 """
 
 
-def test_only_a_container_s_first_process_gets_its_secrets(
+def test_only_the_process_that_was_started_in_a_container_gets_its_secrets(
     places: list[Place], tmp_path: Path
 ) -> None:
     place = Place(tmp_path)

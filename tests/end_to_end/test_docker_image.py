@@ -15,6 +15,7 @@ from bench.agree import Pair, carry_out
 from testbed.containers import leftovers
 from testbed.containers.fleet import RUN_LABEL
 from testbed.learning.data.sources import FILES
+from testbed.results.reading.run_files import SERVER_KILLED
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, until
 from tests.end_to_end.test_exec import LOOK_UP
 
@@ -73,6 +74,41 @@ def test_runs_with_data_of_the_host_agree_with_the_simulator(tmp_path: Path) -> 
         assert Pair("docker, image", a, b).differences() == [], a["algorithm"]
 
 
+def test_a_killed_worker_and_a_killed_server_come_back_with_the_simulator_s_bits(
+    tmp_path: Path,
+) -> None:
+    worker = {"who": {"devices": ["worker-1"]}, "how": "kill", "lasting": "300ms"}
+    frozen = {"who": {"devices": ["worker-1"]}, "how": "freeze", "lasting": "2s"}
+    content = SMALL | {
+        "clock": "virtual",
+        "algorithms": ["adacomp"],
+        "training": {"updates": 80},
+        "checkpoints": {"every": 20},
+        "devices": DEVICES | {"workers": 3},
+        "compute": {"distribution": "exponential", "mean": "100ms"},
+        "faults": [
+            worker | {"when": {"iteration": 10}},
+            frozen | {"when": {"iteration": 30}},
+            worker | {"when": {"iteration": 35}},  # a paused container's role is killed, too
+            {"who": "server", "when": {"iteration": 50}, "how": "kill"},
+        ],
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    (simulated,) = carry_out("simulate", path, tmp_path / "simulated", ())
+    (emulated,) = carry_out("run", path, tmp_path / "emulated", ())
+    assert emulated["ended"] == "completed" and emulated["runtime"] == "docker, image"
+    # What a killed server had answered was answered twice, so the wire has more than the model.
+    found = Pair("docker, image", emulated, simulated).differences()
+    assert [one.partition(":")[0] for one in found] == ["wire bytes", "the emulation's own ledgers"]
+    assert {one["reason"] for one in emulated["traffic"]["differences"]} == {SERVER_KILLED}
+    (faults,) = (tmp_path / "emulated").rglob("faults.jsonl")
+    ends = [
+        json.loads(line)["fault"] for line in faults.read_text().splitlines() if '"end"' in line
+    ]
+    assert ends.count("kill") == 3
+
+
 def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     command: CommandLine, docker_client: docker.DockerClient
 ) -> None:
@@ -81,8 +117,8 @@ def test_a_killed_worker_is_left_out_and_an_interruption_leaves_nothing(
     found = docker_client.containers.list(filters={"label": RUN_LABEL})
     own = [one for one in found if str(one.name).startswith(f"testbed-{started.agent.pid}-")]
     (victim,) = (one for one in own if one.attrs["Config"]["Hostname"] == "worker-1")
-    (process, *others) = victim.top()["Processes"]
-    assert not others and "testbed.containers.role_in_container" in process[-1]
+    waiting, process = sorted(one[-1] for one in victim.top()["Processes"])
+    assert "lifeline" in waiting and "testbed.containers.role_in_container" in process
     entering = ("exec", "--run", started.run_directory, "worker-2", "--", "python", "-c", LOOK_UP)
     names = ("server", "server-0", "worker-1")
     server, again, _, seconds, own_name = command.do(*entering, *names).stdout.split()
