@@ -9,7 +9,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,12 @@ COMMON = ("run", "algorithm")
 """Labels of every metric."""
 METRICS = TRAINING + DEVICES
 """All metrics but those of ``WORKERS``, which are exported on request and have a series per device."""
+_FAMILIES: dict[str, Callable[..., Family]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+    "summary": SummaryMetricFamily,
+}
 
 
 class MetricsSource(Protocol):
@@ -84,16 +90,8 @@ class RunsCollector(Collector):
 
 
 def _family(metric: Metric) -> Family:
-    name, meaning, labels = metric.name, metric.meaning, (*COMMON, *metric.labels)
-    match metric.kind:
-        case "gauge":
-            return GaugeMetricFamily(name, meaning, labels=labels)
-        case "counter":
-            return CounterMetricFamily(name.removesuffix("_total"), meaning, labels=labels)
-        case "histogram":
-            return HistogramMetricFamily(name, meaning, labels=labels)
-        case "summary":
-            return SummaryMetricFamily(name, meaning, labels=labels)
+    name = metric.name.removesuffix("_total")
+    return _FAMILIES[metric.kind](name, metric.meaning, labels=(*COMMON, *metric.labels))
 
 
 def _add(family: Any, labels: tuple[str, ...], value: Any) -> None:

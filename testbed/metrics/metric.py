@@ -15,18 +15,24 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: with its suffix, as exported.
-        labels: its own, in addition to ``catalogue.COMMON``.
+        name: with its suffix, as exported; counters, and only they, have ``_total``.
         meaning: one line, the metric's HELP.
         read: returns its samples; none of an unknown value. A histogram's value is a
             ``state.Staleness``, a summary's its sum and its count.
+        labels: its own, in addition to ``exporter.COMMON``.
+        uncounted: its kind, if it is no counter.
     """
 
     name: str
-    kind: Literal["gauge", "counter", "histogram", "summary"]
-    labels: tuple[str, ...]
     meaning: str
     read: Callable[[RunState], Iterable[Sample]]
+    labels: tuple[str, ...] = ()
+    uncounted: Literal["gauge", "histogram", "summary"] = "gauge"
+
+    @property
+    def kind(self) -> Literal["gauge", "counter", "histogram", "summary"]:
+        """Its type, as Prometheus calls it."""
+        return "counter" if self.name.endswith("_total") else self.uncounted
 
 
 def known(value: Any) -> Iterable[Sample]:
