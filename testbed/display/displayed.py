@@ -6,18 +6,18 @@ from typing import TypeAlias
 
 from testbed.display.many_runs import ManyRuns, Screen, TerminalDisplay
 from testbed.display.notebook import NotebookDisplay, NotebookRuns, in_notebook
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 
 Display: TypeAlias = TerminalDisplay | NotebookDisplay
 
 
 @contextlib.contextmanager
-def displayed() -> Iterator[Callable[[LinkedPlan, int, int], Display]]:
+def displayed() -> Iterator[Callable[[AnyPlan, int, int], Display]]:
     """Yield the function that makes each run's display; it closes the display of the run before."""
     kind = NotebookDisplay if in_notebook() else TerminalDisplay
     displays: list[Display] = []
 
-    def watch(plan: LinkedPlan, number: int, count: int) -> Display:
+    def watch(plan: AnyPlan, number: int, count: int) -> Display:
         for display in displays:
             display.close()
         displays.append(kind(plan, number, count))

@@ -12,7 +12,7 @@ from rich.text import Text
 from testbed.display.progress_text import describe, share_done, title
 from testbed.display.standard_streams import tell, terminal
 from testbed.number_text import as_duration
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.runs.watching import AnyProgress
 
 PLAIN_PERIOD = 5.0
@@ -136,7 +136,7 @@ class ManyRuns(Counted):
 class TerminalDisplay:
     """Shows the progress of one run until it is closed; a ``testbed.runs.watching.Watcher``."""
 
-    def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
+    def __init__(self, plan: AnyPlan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
         self._console, self._live = _screen()
         self._last = 0.0

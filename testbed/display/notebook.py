@@ -11,7 +11,7 @@ from typing import Any
 from testbed.display.many_runs import Counted
 from testbed.display.progress_text import describe, share_done, title
 from testbed.display.standard_streams import tell
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.runs.watching import AnyProgress
 
 PERIOD = 0.25
@@ -71,7 +71,7 @@ class _Output:
 class NotebookDisplay:
     """Shows the progress of one run in the output of a cell; a ``testbed.runs.watching.Watcher``."""
 
-    def __init__(self, plan: LinkedPlan, number: int, count: int) -> None:
+    def __init__(self, plan: AnyPlan, number: int, count: int) -> None:
         self._title = title(plan, number, count)
         self._output = _Output()
         self._last: ProgressLine | None = None

@@ -3,7 +3,7 @@
 import math
 
 from testbed.number_text import as_bytes, as_duration, as_number
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.runs.watching import AnyProgress, ProgramProgress, Progress
 
 _PHASES = {
@@ -20,7 +20,7 @@ _PHASES_OF_PROGRAMS = {
 }
 
 
-def title(plan: LinkedPlan, number: int, count: int) -> str:
+def title(plan: AnyPlan, number: int, count: int) -> str:
     """Return the name of a run on a screen, with its number from 1 if there are several."""
     return plan.label if count == 1 else f"{plan.label} ({number}/{count})"
 

@@ -5,7 +5,7 @@ from itertools import chain
 from testbed.algorithms import algorithm_named
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
-from testbed.experiment.deployment import Deployment
+from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.sections.faults import (
     AfterPushes,
     ByTrace,
@@ -75,7 +75,7 @@ def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
     return [(("checkpoints", "every"), text)]
 
 
-def of_faults(contents: Deployment) -> list[Conflict]:
+def of_faults(contents: AnyContents) -> list[Conflict]:
     """Return the conflicts of the file's faults and of its classes' faults."""
     classes = contents.devices.classes
     if contents.devices.come_and_go and (name := _cannot_bear_loss(contents)):
@@ -94,7 +94,7 @@ def of_faults(contents: Deployment) -> list[Conflict]:
     ]
 
 
-def _unknown_devices(contents: Deployment, fault: FaultSpec) -> list[Conflict]:
+def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
     """Return a conflict for each device, class or number of workers that the run does not have."""
     workers = contents.devices.workers
     match fault.who:
@@ -133,13 +133,13 @@ def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
     return []
 
 
-def _cannot_bear_loss(contents: Deployment) -> str | None:
+def _cannot_bear_loss(contents: AnyContents) -> str | None:
     """Return the name of an algorithm that cannot go on without a peer; None if all can."""
     names = (name for name in contents.peers if not algorithm_named(name).bears_loss)
     return next(names, None)
 
 
-def _unbearable(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
+def _unbearable(contents: AnyContents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if a fault may kill peers, and an algorithm cannot go on without them."""
     name = _cannot_bear_loss(contents)
     if name is None:
@@ -152,7 +152,7 @@ def _unbearable(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
     return [(("how",), f"'{name}' {_WAITS_FOR_ALL}: use freeze or stop-network")]
 
 
-def _unsupported(contents: Deployment, fault: ClassFaultSpec) -> list[Conflict]:
+def _unsupported(contents: AnyContents, fault: ClassFaultSpec) -> list[Conflict]:
     """Return a conflict if the run's peers, clock or devices cannot do what the fault asks for."""
     if found := _unbearable(contents, fault):
         return found

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from testbed.experiment.deployment import Deployment
 from testbed.experiment.device_links import LinkKeys, link_shapes
 from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.network import NetworkSpec
@@ -17,7 +17,7 @@ from testbed.units import parse_limit
 _Path: TypeAlias = tuple[Any, ...]
 
 
-def of_links(contents: Deployment) -> list[Conflict]:
+def of_links(contents: AnyContents) -> list[Conflict]:
     """Return what is wrong with the links of devices, of the server and of clusters."""
     network, classes = contents.network, contents.devices.classes
     found: dict[Conflict, None] = {}  # several classes may have what network says
@@ -83,7 +83,7 @@ def _under_virtual_clock(section: LinkKeys) -> Iterator[tuple[str, str]]:
         yield "queue", text
 
 
-def of_shared_links(contents: Deployment) -> list[Conflict]:
+def of_shared_links(contents: AnyContents) -> list[Conflict]:
     """Return the conflicts of the server's own link and of the clusters."""
     network, peers = contents.network, contents.peers
     found: list[Conflict] = []
@@ -97,7 +97,7 @@ def of_shared_links(contents: Deployment) -> list[Conflict]:
     return found + cluster_conflicts(network.clusters, contents.devices.workers, classes)
 
 
-def of_rate_traces(contents: Deployment) -> list[Conflict]:
+def of_rate_traces(contents: AnyContents) -> list[Conflict]:
     """Return a conflict for each direction of a link that has a rate and a trace of rates.
 
     A trace may replace the rate that a profile gives.

@@ -1,10 +1,11 @@
 """The experiment file of programs of users: every field with its unit, default and meaning."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from testbed.experiment.alternatives import ShortForm
+from testbed.experiment.contents import Contents
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import RESERVED, check_experiment, check_name
 from testbed.experiment.sections.device_classes import DeviceClassSpec
@@ -138,3 +139,7 @@ class ProgramContents(Section):
     def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
         """Return the link of a class's devices, with its traces; of all devices if it is None."""
         return link_of(*([] if one is None else [one]), self.network)
+
+
+AnyContents: TypeAlias = Contents | ProgramContents
+"""An experiment whose machines run algorithms or programs: devices, links and faults are alike."""

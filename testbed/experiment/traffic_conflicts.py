@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
-from testbed.experiment.deployment import Deployment
 from testbed.experiment.problems import did_you_mean
+from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.sections.section import Conflict
 from testbed.experiment.sections.traffic_between import MOST_FLOWS
 
 _KEY = "traffic_between"
 
 
-def of_traffic_between(contents: Deployment, devices: Sequence[str]) -> list[Conflict]:
+def of_traffic_between(contents: AnyContents, devices: Sequence[str]) -> list[Conflict]:
     """Return the conflicts of the flows with the clock and the devices.
 
     Args:
@@ -44,7 +44,7 @@ def of_traffic_between(contents: Deployment, devices: Sequence[str]) -> list[Con
     return found
 
 
-def _no_device(contents: Deployment, name: str, devices: Sequence[str]) -> str:
+def _no_device(contents: AnyContents, name: str, devices: Sequence[str]) -> str:
     if contents.peers and is_server(name):
         return f"'{contents.peers[0]}' has no server: name workers, which are its peers"
     workers = [one for one in devices if one.startswith("worker-")]

@@ -14,8 +14,8 @@ from testbed.display.displayed import displayed
 from testbed.errors import InterruptedRunError, RunError
 from testbed.library.experiment import Experiment
 from testbed.library.reading import Run, Runs, open_runs
-from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import plan
+from testbed.planning.plans import AnyPlan
 from testbed.run_endings import is_complete, worst
 from testbed.runs.ending import incomplete
 from testbed.runs.watching import Unwatched, Watcher
@@ -104,7 +104,7 @@ def in_main_thread() -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[Callable[[LinkedPlan, int, int], Watcher]]:
+def _quiet() -> Iterator[Callable[[AnyPlan, int, int], Watcher]]:
     yield lambda *_: Unwatched()
 
 

@@ -8,7 +8,7 @@ from testbed.experiment.sections.devices import DevicesSpec
 from testbed.messages.planned_nodes import PlannedDevice, PlannedLinks
 from testbed.network.background import BackgroundFlow
 from testbed.planning import background_flows, probed_links
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 
 
 def limited(
@@ -31,7 +31,7 @@ def limited(
     return found
 
 
-def links(plan: LinkedPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> PlannedLinks:
+def links(plan: AnyPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> PlannedLinks:
     """Return the links and routers to make, what of them is probed, and what is captured to where.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict
 
-from testbed.experiment.deployment import Deployment
+from testbed.experiment.load import AnySpec
 from testbed.messages.planned_nodes import PlannedBackground
 from testbed.network.background import BackgroundFlow
 from testbed.units import format_duration, format_rate
@@ -15,7 +15,7 @@ FILES_PER_FLOW = 2
 
 
 def flows_of(
-    spec: Deployment, name: Callable[[str], str] = lambda device: device
+    spec: AnySpec, name: Callable[[str], str] = lambda device: device
 ) -> tuple[BackgroundFlow, ...]:
     """Return the flows of a run.
 
@@ -28,7 +28,7 @@ def flows_of(
     )
 
 
-def for_agent(spec: Deployment, flows: tuple[BackgroundFlow, ...]) -> PlannedBackground:
+def for_agent(spec: AnySpec, flows: tuple[BackgroundFlow, ...]) -> PlannedBackground:
     """Return the flows for the agent, as a part of its view of the plan."""
     return {"seed": spec.seed, "flows": [asdict(flow) for flow in flows]}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed.device_names import SERVER_NUMBER, server_number, server_place, worker_name
 from testbed.durations.shares import apportion
-from testbed.experiment.deployment import Deployment
+from testbed.experiment.load import AnySpec
 from testbed.experiment.sections.faults import (
     AfterPushes,
     AtIteration,
@@ -37,7 +37,7 @@ from testbed.faults.rules import (
 from testbed.random_streams import stream
 
 
-def fault_rules(spec: Deployment, class_of: Sequence[int]) -> list[FaultRule]:
+def fault_rules(spec: AnySpec, class_of: Sequence[int]) -> list[FaultRule]:
     """Return the rules of the file's faults, then those of its classes' faults.
 
     Args:

@@ -16,8 +16,8 @@ from testbed.device_names import (
     worker_name,
 )
 from testbed.errors import SpecError
-from testbed.experiment.deployment import Deployment
 from testbed.experiment.device_links import link_shapes
+from testbed.experiment.load import AnySpec
 from testbed.experiment.sections.graph import GraphSpec
 from testbed.experiment.sections.programs import NodeSpec
 from testbed.experiment.sections.shared_links import (
@@ -40,7 +40,7 @@ def network_of(spec: Spec, *, served: bool, class_of: Sequence[int]) -> Network:
 
 
 def machines_of(
-    spec: Deployment,
+    spec: AnySpec,
     *,
     served: bool,
     class_of: Sequence[int],
@@ -140,7 +140,7 @@ def aggregator_of(spec: Spec, class_of: Sequence[int]) -> list[int]:
 
 
 def _attached(
-    spec: Deployment,
+    spec: AnySpec,
     section: GraphSpec,
     links: Sequence[Link],
     machines: Sequence[str],

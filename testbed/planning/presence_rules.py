@@ -5,7 +5,7 @@ from pathlib import Path
 
 from testbed.device_names import worker_name
 from testbed.errors import SpecError
-from testbed.experiment.deployment import Deployment
+from testbed.experiment.load import AnySpec
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences, load_presence
 from testbed.faults.rules import FaultRule, FaultTrace, Laws, TracedFault
@@ -13,7 +13,7 @@ from testbed.faults.rules import FaultRule, FaultTrace, Laws, TracedFault
 KEYS = ("arrives", "leaves", "returns")
 
 
-def presence_rules(spec: Deployment, class_of: Sequence[int], first: int) -> list[FaultRule]:
+def presence_rules(spec: AnySpec, class_of: Sequence[int], first: int) -> list[FaultRule]:
     """Return the rules of the devices that arrive and leave.
 
     Args:
@@ -56,7 +56,7 @@ def _absence(rule: int, lasting: float | None, *, at_beginning: bool = False) ->
     return Fault(rule, "kill", lasting, away="not-arrived" if at_beginning else "left")
 
 
-def _late(rule: FaultRule, spec: Deployment) -> int:
+def _late(rule: FaultRule, spec: AnySpec) -> int:
     """Return the number of a rule's devices that are not there when training begins."""
     firsts = [next(own, None) for own in absences(rule, spec.seed, spec.devices.workers)]
     return sum(first is not None and first[0] == 0 for first in firsts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from testbed.network.links import Link, Shape
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 
 SAMPLE = 8
 """Links that are probed, in equal parts of each kind; if there are more kinds, one link of each."""
@@ -11,7 +11,7 @@ MOST = 32
 """The most links that are probed."""
 
 
-def sample(plan: LinkedPlan) -> list[Link]:
+def sample(plan: AnyPlan) -> list[Link]:
     """Return the links of a run to probe: an evenly spread sample of each group shaped alike."""
     if not plan.spec.network.probe:
         return []
@@ -22,7 +22,7 @@ def sample(plan: LinkedPlan) -> list[Link]:
     return [link for alike in kinds.values() for link in _spread(alike, most)][:MOST]
 
 
-def shaped(plan: LinkedPlan) -> list[Link]:
+def shaped(plan: AnyPlan) -> list[Link]:
     """Return the links of a run that have a rate, a delay or a loss."""
     if plan.spec.engine == "simulation":
         return []

@@ -12,8 +12,8 @@ from testbed.fidelity.section import BusyLinks, HostSeconds, RoundTrips, WakingU
 from testbed.messages.agent_reports import HostRead
 from testbed.network.links import Shape
 from testbed.network.topology import Direction
-from testbed.planning.linked_plan import LinkedPlan
 from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan
 from testbed.runs.link_bytes import LinkCounts, with_unasked_drops
 from testbed.telemetry.state_board import FIRST_BIN, WakeUps
 from traffic.frame_gaps import FrameGaps
@@ -73,7 +73,7 @@ class HostShares:
 class LinkSamples:
     """The samples of the classes of a run's links, one direction of each."""
 
-    def __init__(self, plan: LinkedPlan, counted: Sequence[str]) -> None:
+    def __init__(self, plan: AnyPlan, counted: Sequence[str]) -> None:
         """Start without a sample.
 
         Args:
@@ -102,7 +102,7 @@ class LinkSamples:
 
 
 def of_programs(
-    plan: LinkedPlan, host: HostShares, over_links: Mapping[Direction, LinkCounts]
+    plan: AnyPlan, host: HostShares, over_links: Mapping[Direction, LinkCounts]
 ) -> dict[str, Any]:
     """Return the section of a run of programs, whose waiting and connections are their own."""
     drops = sum(with_unasked_drops(plan, over_links).values())

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from testbed.network.topology import Direction, Network
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.run_tables import LinkBytes
 
 
@@ -17,7 +17,7 @@ class LinkCounts(NamedTuple):
 
 
 def rows(
-    plan: LinkedPlan, counted: Mapping[Direction, LinkCounts], seconds: float
+    plan: AnyPlan, counted: Mapping[Direction, LinkCounts], seconds: float
 ) -> Iterator[LinkBytes]:
     """Yield a row for each direction that was counted, in the order of the links.
 
@@ -55,7 +55,7 @@ def rows(
 
 
 def with_unasked_drops(
-    plan: LinkedPlan, counted: Mapping[Direction, LinkCounts]
+    plan: AnyPlan, counted: Mapping[Direction, LinkCounts]
 ) -> dict[Direction, int]:
     """Return the frames that directions of links dropped without a loss or a queue to do so."""
     return {
@@ -65,7 +65,7 @@ def with_unasked_drops(
     }
 
 
-def unasked_drops(plan: LinkedPlan, counted: Mapping[Direction, LinkCounts]) -> str | None:
+def unasked_drops(plan: AnyPlan, counted: Mapping[Direction, LinkCounts]) -> str | None:
     """Return a sentence on frames that links dropped without a loss or a queue to do so; or None.
 
     They are counted as they were handed over, so that there are at least as many frames.

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from testbed import number_text as q
 from testbed.messages.agent_reports import DirectionReport, ProbedLinks
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.planning.probed_links import shaped
 
 
@@ -25,7 +25,7 @@ class LinksRecord(TypedDict):
     directions: Sequence[DirectionReport]
 
 
-def unprobed(plan: LinkedPlan) -> LinksRecord | None:
+def unprobed(plan: AnyPlan) -> LinksRecord | None:
     """Return the manifest's entry before links are probed; None if the run shapes no link."""
     count = len(shaped(plan))
     if not count:
@@ -40,7 +40,7 @@ def unprobed(plan: LinkedPlan) -> LinksRecord | None:
     }
 
 
-def record(plan: LinkedPlan, found: ProbedLinks) -> LinksRecord:
+def record(plan: AnyPlan, found: ProbedLinks) -> LinksRecord:
     """Return the manifest's entry for the result of ``probe_links``."""
     directions = found.get("directions", [])
     measured = {one["device"] for one in directions if one["measured"]}

@@ -9,7 +9,7 @@ import pytest
 from testbed import execution
 from testbed.clock.event_clock import LATEST
 from testbed.experiment.spec import Spec
-from testbed.planning.linked_plan import LinkedPlan
+from testbed.planning.plans import AnyPlan
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.watching import Unwatched
 
@@ -20,7 +20,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
-def watch(_plan: LinkedPlan, _number: int, _count: int) -> Unwatched:
+def watch(_plan: AnyPlan, _number: int, _count: int) -> Unwatched:
     return Unwatched()
 
 
