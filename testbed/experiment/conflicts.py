@@ -224,31 +224,15 @@ def _simulation(contents: Contents) -> list[Conflict]:
 
 def _aggregators(contents: Contents) -> list[Conflict]:
     """Return the conflicts of algorithms that have an aggregator in each cluster."""
+    names = [(i, one.name) for i, one in enumerate(contents.algorithms)]
+    aggregated = [(i, name) for i, name in names if has(name, "aggregator")]
     found: list[Conflict] = []
-    for i, options in enumerate(contents.algorithms):
-        if not has(options.name, "aggregator"):
-            continue
-        path = ("algorithms", i)
-        if not contents.network.clusters:
-            text = (
-                f"{options.name} has an aggregator in each cluster, and there are no clusters: add "
-                "network.clusters"
-            )
-            found.append((path, text))
-    return found + _beyond_aggregators(contents) if _aggregated(contents) else []
-
-
-def _aggregated(contents: Contents) -> set[str]:
-    """Return the names of the algorithms that have aggregators."""
-    return {options.name for options in contents.algorithms if has(options.name, "aggregator")}
-
-
-def _beyond_aggregators(contents: Contents) -> list[Conflict]:
-    """Return a conflict for each feature that does not work with aggregators yet."""
-    devices = contents.devices
-    name = min(_aggregated(contents))
-    found: list[Conflict] = []
-    if devices.servers > 1:
-        text = f"{name} does not work with it yet: take one of them out"
+    if not contents.network.clusters:
+        text = "has an aggregator in each cluster, and there are no clusters: add network.clusters"
+        found += [(("algorithms", i), f"{name} {text}") for i, name in aggregated]
+    if aggregated and contents.devices.servers > 1:
+        text = (
+            f"{min(name for _, name in aggregated)} does not work with it yet: take one of them out"
+        )
         found.append((("devices", "servers"), text))
     return found

@@ -288,13 +288,26 @@ def check(
     Raises:
         SpecError: the data cannot be used; the message has a line for each problem.
     """
-    found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
     model: type[AnySpec] = ProgramsSpec if is_of_programs(data) else Spec
     if model is ProgramsSpec and "algorithms" in data:
         text = "a file has `algorithms` of the testbed or `programs` of yours: take one of them out"
         raise SpecError(f"{path}:{document.line(('programs',))}: programs: {text}")
+    return _validated(model, data, path, document, applied=applied, folders=folders)
+
+
+def _validated(
+    model: type[M],
+    data: Any,
+    path: Path,
+    document: Document,
+    *,
+    applied: Sequence[Override] = (),
+    folders: dict[str, Path] | None = None,
+) -> M:
+    """Return the content of a file as its model; a ``SpecError`` has a line for each problem."""
+    found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
     try:
-        spec = model.model_validate(data, strict=True, context=folders)
+        content = model.model_validate(data, strict=True, context=folders)
     except ValidationError as error:
         for at, text in problems(error, data, model):
             line = document.line(at)
@@ -303,16 +316,11 @@ def check(
         # What is named from a plug-in that cannot be used cannot be found either.
         found = [problem for problem in found if problem[1][:1] != ("algorithms",)]
     if found:
-        raise _refused(found)
-    return spec
-
-
-def _refused(found: list[tuple[int, KeyPath, str, str]]) -> SpecError:
-    """Return the error of problems: the line, the path, where it is, and a sentence, of each."""
-    found.sort(key=lambda problem: problem[0])
-    lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
-    # Values from the file may contain line breaks.
-    return SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
+        found.sort(key=lambda problem: problem[0])
+        lines = (f"{where}: {'.'.join(map(str, at))}: {text}" for _, at, where, text in found)
+        # Values from the file may contain line breaks.
+        raise SpecError("\n".join(" ".join(line.splitlines()) for line in lines))
+    return content
 
 
 def read_other(path: Path, model: type[M]) -> M:
@@ -325,20 +333,11 @@ def read_other(path: Path, model: type[M]) -> M:
         SpecError: it cannot be read; the message has a line for each problem.
     """
     document = parse_document(read_text(path), str(path))
-    found = [(line, at, f"{path}:{line}", text) for at, line, text in document.problems]
     data = document.data if isinstance(document.data, dict) else {}
-    try:
-        content = model.model_validate(data, strict=True)
-    except ValidationError as error:
-        for at, text in problems(error, data, model):
-            line = document.line(at)
-            found.append((line, at, f"{path}:{line}", text))
-    if found:
-        raise _refused(found)
-    return content
+    return _validated(model, data, path, document)
 
 
-def _origin(at: KeyPath, document: Document, applied: list[Override]) -> str | None:
+def _origin(at: KeyPath, document: Document, applied: Sequence[Override]) -> str | None:
     """Return the option that a problem comes from; None if it comes from the file."""
     for override in reversed(applied):
         length = len(override.path)

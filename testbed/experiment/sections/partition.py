@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from testbed.errors import SpecError
-from testbed.experiment.alternatives import ChosenByValue, ShortForm
+from testbed.experiment.alternatives import ChosenByValue, ShortForm, alternatives, tags
 from testbed.experiment.sections.datasets import DatasetSpec
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.devices import DevicesSpec
@@ -273,22 +273,7 @@ class _ByFileAlone:
         }
 
 
-KINDS = (
-    "equal",
-    "dirichlet",
-    "inner-dirichlet",
-    "pathological",
-    "shards",
-    "sizes",
-    "linear",
-    "exponential",
-    "natural",
-    "file",
-    "same",
-    "stream",
-)
-
-PartitionSpec: TypeAlias = Annotated[
+_Partitions: TypeAlias = (
     EqualPartition
     | DirichletPartition
     | InnerDirichletPartition
@@ -300,7 +285,11 @@ PartitionSpec: TypeAlias = Annotated[
     | NaturalPartition
     | FilePartition
     | SamePartition
-    | StreamPartition,
+    | StreamPartition
+)
+KINDS = tuple(kind for one in alternatives(_Partitions) for kind in tags(one))
+PartitionSpec: TypeAlias = Annotated[
+    _Partitions,
     ChosenByValue("kind", default="equal"),
     _ByFileAlone(),
     ShortForm(KINDS, key="kind"),
