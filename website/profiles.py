@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from testbed.experiment.profiles.hardware_profiles import HARDWARE, HardwareProfile
-from testbed.experiment.profiles.link_profiles import LINKS, LinkProfile
-from testbed.experiment.profiles.profile_value import ProfileValue
+from testbed.experiment.profiles import HARDWARE, LINKS, HardwareProfile, LinkProfile, ProfileValue
 from website.publications import SOURCES, SURE
 
 PAGE = Path(__file__).parents[1] / "docs" / "links.md"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from testbed.experiment.profiles.profile_value import Sure
+from testbed.experiment.profiles import Sure
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from typing import Any
 from testbed.device_power import DevicePower
 from testbed.experiment.device_links import DeviceLink, LinkKeys, link_of
 from testbed.experiment.power_figures import power_of
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.profiles import HARDWARE, LINKS
 from testbed.experiment.spec import Spec
 from testbed.network.links import Link, Shape
 from testbed.number_text import as_energy

@@ -11,7 +11,7 @@ from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
 from testbed.experiment.device_links import DeviceLink, link_of
 from testbed.experiment.labels import check_experiment
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles import HARDWARE
 from testbed.experiment.sections.datasets import (
     DATASETS,
     DatasetSpec,

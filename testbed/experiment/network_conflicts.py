@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from testbed.experiment.device_links import LinkKeys, link_shapes
-from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.profiles import LINKS
 from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec

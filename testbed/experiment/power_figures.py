@@ -5,8 +5,7 @@ from typing import Any
 
 from testbed.device_power import DevicePower
 from testbed.experiment.contents import Contents
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.profiles import HARDWARE, LINKS
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.experiment.sections.power import PowerSpec

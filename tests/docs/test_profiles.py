@@ -8,9 +8,7 @@ import pytest
 
 from testbed.cli import plan_links
 from testbed.experiment.load import load
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.profiles.link_profiles import LINKS
-from testbed.experiment.profiles.profile_value import ProfileValue
+from testbed.experiment.profiles import HARDWARE, LINKS, ProfileValue
 from tests.docs.blocks import blocks
 from tests.docs.test_yaml_blocks import AROUND
 from website.profiles import MARKS, PAGE, page

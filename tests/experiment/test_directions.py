@@ -8,8 +8,7 @@ import yaml
 
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load, load_resolved
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.profiles import HARDWARE, LINKS
 from testbed.experiment.spec import Spec
 from testbed.network.links import Shape
 from testbed.planning.plan import plan

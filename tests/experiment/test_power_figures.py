@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.device_power import DevicePower
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
+from testbed.experiment.profiles import HARDWARE
 from testbed.planning.plan import plan
 from tests.experiment.test_directions import read, refused
 

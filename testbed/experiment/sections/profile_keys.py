@@ -6,8 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema, model_validator
 
-from testbed.experiment.profiles.hardware_profiles import HARDWARE
-from testbed.experiment.profiles.link_profiles import LINKS
+from testbed.experiment.profiles import HARDWARE, LINKS
 from testbed.experiment.sections.section import SparseSection
 
 

@@ -1,1 +1,0 @@
-"""Named links and devices: a table of figures, each with its source."""
