@@ -115,26 +115,11 @@ class Socket(NamedTuple):
     bytes_retrans: int
     unacknowledged: int
 
-    @property
-    def received_stream_bytes(self) -> range:
-        """The bytes of the peer's stream that arrived in order: every number that is possible.
-
-        It is one number for a living socket. For one that has ended there are two, because the kernel
-        does not say whether the socket took the peer's FIN.
-        """
-        return self.received(fin=None)
-
-    @property
-    def sent_stream_bytes(self) -> range:
-        """The bytes of the own stream that the peer has acknowledged: every number that is possible.
-
-        The kernel does not say which side connected, nor whether the FIN of an ended socket was
-        acknowledged: there are at most three numbers.
-        """
-        return self.acknowledged(connected=None, fin=None)
-
     def received(self, fin: bool | None) -> range:
-        """Return ``received_stream_bytes``.
+        """Return the bytes of the peer's stream that arrived in order: every number that is possible.
+
+        It is one number for a living socket. For one that has ended there may be two, because the
+        kernel does not say whether the socket took the peer's FIN.
 
         Args:
             fin: False if the peer is known to have sent no FIN.
@@ -147,7 +132,10 @@ class Socket(NamedTuple):
         return range(max(0, least), max(0, most) + 1)
 
     def acknowledged(self, connected: bool | None, fin: bool | None) -> range:
-        """Return ``sent_stream_bytes``; it is one number if both arguments are known.
+        """Return the bytes of the own stream that the peer has acknowledged: every possible number.
+
+        The kernel does not say which side connected, nor whether the FIN of an ended socket was
+        acknowledged: there are at most three numbers, and one if both arguments are known.
 
         Args:
             connected: True if this side opened the connection, False if it accepted it.
@@ -218,11 +206,6 @@ class SocketLedger:
     def lost(self) -> int:
         """The number of ended sockets whose reports the kernel dropped, because its buffer was full."""
         return int(_MEMINFO.unpack(self._ending.getsockopt(1, _SO_MEMINFO, _MEMINFO.size))[_DROPS])
-
-    @property
-    def complete(self) -> bool:
-        """Whether the reports of all ended sockets have arrived, or wait to be taken."""
-        return not self.lost
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when there is something to take."""

@@ -104,7 +104,7 @@ class Link:
         for side, ledger in self.ledgers.items():
             self.sockets[side] += ledger.living()
         self.take()
-        assert all(ledger.complete for ledger in self.ledgers.values())
+        assert not any(ledger.lost for ledger in self.ledgers.values())
         assert self._capturing.stop()["complete"]
         return account([self._file])
 
@@ -206,13 +206,13 @@ def test_orderly_ends(tmp_path: Path, version: int) -> None:
         assert len(link.sockets["near"]) == len(expected) == 8
         for port, size in expected.items():
             near_end = link.at("near", port)
-            assert size in near_end.received_stream_bytes
-            assert 1000 in near_end.sent_stream_bytes
-            assert len(near_end.received_stream_bytes) <= 2
-            assert len(near_end.sent_stream_bytes) <= 3
+            assert size in near_end.received(fin=None)
+            assert 1000 in near_end.acknowledged(connected=None, fin=None)
+            assert len(near_end.received(fin=None)) <= 2
+            assert len(near_end.acknowledged(connected=None, fin=None)) <= 3
             far_port = near_end.remote_port
-            assert 1000 in link.at("far", far_port).received_stream_bytes
-            assert size in link.at("far", far_port).sent_stream_bytes
+            assert 1000 in link.at("far", far_port).received(fin=None)
+            assert size in link.at("far", far_port).acknowledged(connected=None, fin=None)
         assert found.flows["closed"].all() and not found.flows["reset"].any()
 
     isolated(body)
@@ -245,10 +245,10 @@ def test_what_counts_as_a_byte_beside_the_stream(tmp_path: Path) -> None:
         assert counts("near", near) == (1 + 10 + 1, 0)
         (living,) = link.ledgers["near"].living()
         assert (living.state, living.ended) == ("FIN_WAIT2", False)
-        assert living.received_stream_bytes == range(1)
+        assert living.received(fin=None) == range(1)
         (other,) = link.ledgers["far"].living()
         assert (other.state, other.remote_port) == ("CLOSE_WAIT", port)
-        assert other.received_stream_bytes == range(10, 11)
+        assert other.received(fin=None) == range(10, 11)
         far.close()
         near.close()
         # The one that closes first: a TIME_WAIT socket takes the other's FIN.
@@ -586,8 +586,8 @@ def test_lost_reports_are_not_silent() -> None:
                 client.close()
                 server.close()
         time.sleep(0.5)
-        assert not ledger.complete
-        assert small[1].complete
+        assert ledger.lost
+        assert not small[1].lost
         taken = len(ledger.take())
         assert 0 < taken < 100
         assert len(small[1].take()) == 100
@@ -600,7 +600,7 @@ def test_lost_reports_are_not_silent() -> None:
             listener.accept()[0].close()
         time.sleep(0.3)
         assert len(ledger.take()) >= 1
-        assert not ledger.complete
+        assert ledger.lost
 
     isolated(body)
 
@@ -641,7 +641,7 @@ def test_an_ordinary_user_may_keep_a_ledger(privileged: bool) -> None:
             server.close()
         time.sleep(0.3)
         assert sorted(one.bytes_received for one in ledger.take()) == [0, 78]
-        assert ledger.complete
+        assert not ledger.lost
 
     def body() -> None:
         if os.geteuid() == 0:
