@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from testbed.results.figures import ingress_charts
 from testbed.results.reading.curves import curves_of
 from testbed.results.reading.ingress import ingress_of
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.quality import LOSS
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.reading.run_files import SERVER_KILLED
-from testbed.results.reading.staleness import histograms
 from testbed.results.tables.comparison import compare
 from testbed.results.tables.reaching import NEVER, goal_of, reaching, steps_of
 from testbed.results.tables.verdict import verdict
@@ -167,9 +167,9 @@ def test_messages_that_came_without_an_update_are_told(write_run: WriteRun) -> N
 
 def test_the_bars_of_staleness_add_up_to_100_percent(three: Path) -> None:
     runs = [RecordedRun.load(path) for path in sorted(three.iterdir()) if path.is_dir()]
-    bars = histograms(curves_of(runs))
-    for shares in bars.shares:
-        assert shares.sum() == pytest.approx(100)
+    (plot,) = ingress_charts.staleness(curves_of(runs)).plots
+    for bars in plot.panels[0].series:
+        assert bars.y.sum() == pytest.approx(100)
 
 
 def test_the_verdict_says_whether_the_ledgers_agree(write_run: WriteRun) -> None:

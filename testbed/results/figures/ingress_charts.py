@@ -9,8 +9,9 @@ from testbed.results.figures import fault_strip
 from testbed.results.figures.chart import HEIGHT, LOW, NONE, Axis, Chart, Panel, Plot, Series
 from testbed.results.reading.curves import Curve
 from testbed.results.reading.ingress import KINDS, IngressOverTime, merged_remarks
-from testbed.results.reading.staleness import histograms
 
+_BARS = 60
+"""Maximum number of bars, so that a histogram of staleness is legible with hundreds of workers."""
 KIND_COLOURS = dict(
     zip(
         KINDS,
@@ -87,20 +88,20 @@ def by_worker(curves: Sequence[Curve], ingress: Sequence[IngressOverTime]) -> Ch
 
 
 def staleness(curves: Sequence[Curve]) -> Chart:
-    """Make the curves' histograms of staleness, as outlines, so that they can be told apart."""
-    bars = histograms(curves)
-    series = tuple(
-        Series(
-            curve.title,
-            np.append(0, np.arange(len(shares) + 1.0) * bars.width) if len(shares) else NONE,
-            np.concatenate([[0], shares, [0]]) if len(shares) else NONE,
-            i,
-            "steps",
-        )
-        for i, (curve, shares) in enumerate(zip(curves, bars.shares, strict=True))
-    )
-    per = f" per {bars.width} of staleness" if bars.width > 1 else ""
-    y = Axis(f"updates (%){per}", low=0)
+    """Make the curves' histograms of staleness, as outlines, so that they can be told apart.
+
+    The updates of all seeds of a curve are taken together, and all histograms have bars of one width.
+    """
+    of_curves = [np.concatenate([run.staleness for run in curve.runs]) for curve in curves]
+    largest = max((int(one.max()) for one in of_curves if len(one)), default=0)
+    width = max(1, -(-(largest + 1) // _BARS))
+    series = []
+    for i, (curve, updates) in enumerate(zip(curves, of_curves, strict=True)):
+        shares = 100 * np.bincount(updates // width) / max(1, len(updates))
+        x = np.append(0, np.arange(len(shares) + 1.0) * width) if len(shares) else NONE
+        y = np.concatenate([[0], shares, [0]]) if len(shares) else NONE
+        series.append(Series(curve.title, x, y, i, "steps"))
+    per = f" per {width} of staleness" if width > 1 else ""
     nothing = "" if any(len(one.x) for one in series) else "no update yet"
-    x = Axis("staleness (updates)", whole=True, low=0)
-    return Chart((Plot(x, (Panel(y, series, nothing=nothing),)),))
+    panel = Panel(Axis(f"updates (%){per}", low=0), tuple(series), nothing=nothing)
+    return Chart((Plot(Axis("staleness (updates)", whole=True, low=0), (panel,)),))

@@ -8,16 +8,18 @@ is flushed at each evaluation, so it may have more evaluations than the stream.
 
 import csv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ValidationError
 
 from testbed.errors import SpecError
 from testbed.untrusted_text import LARGEST_TABLE, printable, read_file
 
+M = TypeVar("M", bound=BaseModel)
 UPDATES = {
     "iteration": "int64",
     "worker": "int32",
@@ -97,6 +99,26 @@ def whole(path: Path) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         lines = printable(reason.strip().partition("\n")[0])[:300]
         raise NoRunError(f"{path} cannot be read: {lines}") from error
+
+
+def read_json_lines(path: Path, kind: type[M]) -> tuple[M, ...]:
+    """Return the records of a file, in order; none without it.
+
+    A line that is cut off or not understood is left out.
+
+    Raises:
+        NoRunError: the file cannot be read.
+    """
+    try:
+        with whole(path):
+            lines = read_file(path).splitlines()
+    except FileNotFoundError:
+        return ()
+    found = []
+    for line in lines:
+        with suppress(ValidationError):
+            found.append(kind.model_validate_json(line))
+    return tuple(found)
 
 
 def read_updates(directory: Path) -> Any:

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from testbed.device_names import is_server
 from testbed.messages.fault_changes import KINDS
-from testbed.results.reading.journals import whole
+from testbed.results.reading.journals import read_json_lines
 from testbed.results.reading.run_files import FaultRecord
-from testbed.untrusted_text import read_file
 
+FAULTS = "faults.jsonl"
 AWAY = "away"
 """The kind of a device that has not arrived yet or has left, which is no fault."""
 CRASHES = ("freeze", "kill")
@@ -64,22 +63,7 @@ def read_faults(directory: Path) -> tuple[FaultOccurrence, ...]:
     Raises:
         NoRunError: the file cannot be read.
     """
-    return paired(read_records(directory))
-
-
-def read_records(directory: Path) -> tuple[FaultRecord, ...]:
-    """Return the beginnings and ends of a run's faults, in order; none without the file.
-
-    Raises:
-        NoRunError: the file cannot be read.
-    """
-    path = directory / "faults.jsonl"
-    try:
-        with whole(path):
-            lines = read_file(path).splitlines()
-    except FileNotFoundError:
-        return ()
-    return tuple(_records(lines))
+    return paired(read_json_lines(directory / FAULTS, FaultRecord))
 
 
 def paired(records: Iterable[FaultRecord]) -> tuple[FaultOccurrence, ...]:
@@ -164,11 +148,3 @@ def alive(
 
 def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
     return [s for s in occurrences if s.kind in CRASHES and not is_server(s.device)]
-
-
-def _records(lines: Iterable[bytes]) -> Iterable[FaultRecord]:
-    for line in lines:
-        try:
-            yield FaultRecord.model_validate_json(line)
-        except ValidationError:
-            continue

@@ -24,12 +24,13 @@ from testbed.results.reading.journals import (
     NoRunError,
     read_columns,
     read_evaluations,
+    read_json_lines,
     read_updates,
     version_times,
     whole,
 )
 from testbed.results.reading.quality import ACCURACY, LOSS, Quality
-from testbed.results.reading.recorded_faults import FaultOccurrence, paired, read_records, struck
+from testbed.results.reading.recorded_faults import FAULTS, FaultOccurrence, paired, struck
 from testbed.results.reading.recorded_tables import (
     joules_at,
     read_image_counts,
@@ -120,7 +121,10 @@ class EvaluationSeries:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run directory. Make it with ``RecordedRun.load``."""
+    """One run directory. Make it with ``RecordedRun.load``.
+
+    What is read of its files raises ``NoRunError`` if they cannot be read, or have another format.
+    """
 
     directory: Path
     manifest: Manifest
@@ -138,7 +142,7 @@ class RecordedRun:
             if not directory.is_dir():
                 raise NoRunError(f"there is no directory {directory}")
             with whole(path):
-                manifest = _validated(Manifest, parse_json(read_file(path)))
+                manifest = _manifest(parse_json(read_file(path)))
         except FileNotFoundError:
             raise NoRunError(
                 f"{directory} is no run directory: it holds no manifest.json"
@@ -216,7 +220,7 @@ class RecordedRun:
 
     @cached_property
     def evaluations(self) -> EvaluationSeries:
-        """The run's evaluations. Raises NoRunError if their journal has another format."""
+        """The run's evaluations."""
         table = read_evaluations(self.directory, self.manifest.evaluated)
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
         exact = {name: columns.pop(name) for name in self.manifest.exact}
@@ -251,10 +255,7 @@ class RecordedRun:
 
     @cached_property
     def pushes(self) -> Any:
-        """All pushes, dropped ones too, as a ``pyarrow.Table`` (columns: ``journals.UPDATES``).
-
-        Raises NoRunError if their journal has another format.
-        """
+        """All pushes, dropped ones too, as a ``pyarrow.Table`` (columns: ``journals.UPDATES``)."""
         return read_updates(self.directory)
 
     @cached_property
@@ -276,26 +277,17 @@ class RecordedRun:
 
     @cached_property
     def over_links(self) -> tuple[LinkBytes, ...]:
-        """What passed each direction of each link; none if the run left no table of it.
-
-        Raises NoRunError if the table cannot be read.
-        """
+        """What passed each direction of each link; none if the run left no table of it."""
         return read_over_links(self.directory)
 
     @cached_property
     def utilisation(self) -> tuple[DeviceUtilisation, ...]:
-        """How busy each device was; none if the run left no table of it.
-
-        Raises NoRunError if the table cannot be read.
-        """
+        """How busy each device was; none if the run left no table of it."""
         return read_utilisation(self.directory)
 
     @cached_property
     def image_counts(self) -> npt.NDArray[np.int64]:
-        """The training images by device and label, (devices, labels); (0, 0) if it left no table.
-
-        Raises NoRunError if the table cannot be read.
-        """
+        """The training images by device and label, (devices, labels); (0, 0) if it left no table."""
         return read_image_counts(self.directory)
 
     @cached_property
@@ -339,24 +331,12 @@ class RecordedRun:
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """The events of the run, in order; a line cut off by a kill is left out."""
-        path = self.directory / "events.jsonl"
-        try:
-            with whole(path):
-                lines = read_file(path).splitlines()
-        except FileNotFoundError:
-            return ()
-        events = []
-        for line in lines:
-            try:
-                events.append(Event.model_validate_json(line))
-            except ValidationError:
-                continue
-        return tuple(events)
+        return read_json_lines(self.directory / "events.jsonl", Event)
 
     @cached_property
     def fault_records(self) -> tuple[FaultRecord, ...]:
         """The beginnings and ends of faults, in order; a line cut off by a kill is left out."""
-        return read_records(self.directory)
+        return read_json_lines(self.directory / FAULTS, FaultRecord)
 
     @cached_property
     def faults(self) -> tuple[FaultOccurrence, ...]:
@@ -439,9 +419,9 @@ class RecordedRun:
             return False
 
 
-def _validated(kind: type[Manifest], content: object) -> Manifest:
+def _manifest(content: object) -> Manifest:
     try:
-        return kind.model_validate(content)
+        return Manifest.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(map(str, first["loc"])) or "the whole"
