@@ -1,7 +1,6 @@
 """The table of what passed the links of a run: a row for devices that are alike, and for busy links."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
@@ -22,29 +21,6 @@ MOST_ROUTERS = 20
 """Links between routers with a row each, the busiest; the others have one together."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUseRow:
-    """A row: one link, or several that are alike, in both directions."""
-
-    name: str
-    wires: Sequence[Wire]
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, a cell for each of ``HEADINGS``."""
-        each = " each" if len(self.wires) > 1 else ""
-        found = [self.name]
-        for ways in ([wire.up for wire in self.wires], [wire.down for wire in self.wires]):
-            used = [way.utilisation for way in ways if way.utilisation is not None]
-            sizes = [way.bytes or 0 for way in ways]
-            found += [
-                link_labels.asked(ways),
-                link_labels.span(sizes, q.as_bytes) + each,
-                link_labels.span(used, link_labels.as_percent) if used else q.UNKNOWN,
-            ]
-        return tuple(found)
-
-
 def picture_of(run: RecordedRun) -> Picture | None:
     """Return what a drawing of a run's network shows; None if the run left no table of its links."""
     if not run.over_links:
@@ -60,7 +36,6 @@ def picture_of(run: RecordedRun) -> Picture | None:
 
 
 def _note(run: RecordedRun) -> str:
-    """Return what the numbers of a run's links are."""
     seconds = q.as_duration(run.over_links[0].seconds)
     clock = "" if run.manifest.clock == "wall" else " by the virtual clock"
     how = "modelled" if run.manifest.engine == "simulation" else "counted"
@@ -71,8 +46,8 @@ def _note(run: RecordedRun) -> str:
     )
 
 
-def link_use_rows(run: RecordedRun) -> tuple[LinkUseRow, ...]:
-    """Return the rows of a run's table: the server, devices, routers; none without a table."""
+def link_use_rows(run: RecordedRun) -> list[tuple[str, ...]]:
+    """Return the cells of a run's table: the server, devices, routers; none without a table."""
     wires, classes = _wires(run.over_links), _classes(run)
     groups: dict[Hashable, list[Wire]] = {}
     for wire in wires:
@@ -81,7 +56,7 @@ def link_use_rows(run: RecordedRun) -> tuple[LinkUseRow, ...]:
             shapes = [(way.rate, way.delay) for way in (wire.up, wire.down)]
             groups.setdefault((alone, classes.get(wire.node), *shapes), []).append(wire)
     rows = [
-        LinkUseRow(
+        _cells(
             link_labels.several([wire.node for wire in alike], classes.get(alike[0].node)), alike
         )
         for alike in groups.values()
@@ -90,12 +65,27 @@ def link_use_rows(run: RecordedRun) -> tuple[LinkUseRow, ...]:
     used = [wire for wire in between if _most(wire)]
     if len(used) > MOST_ROUTERS:
         used.sort(key=_most, reverse=True)
-    rows += [LinkUseRow(f"{wire.node} to {wire.router}", [wire]) for wire in used[:MOST_ROUTERS]]
+    rows += [_cells(f"{wire.node} to {wire.router}", [wire]) for wire in used[:MOST_ROUTERS]]
     if rest := used[MOST_ROUTERS:]:
-        rows.append(LinkUseRow(f"{len(rest):,} more links between routers", rest))
+        rows.append(_cells(f"{len(rest):,} more links between routers", rest))
     if idle := [wire for wire in between if not _most(wire)]:
-        rows.append(LinkUseRow(f"{q.as_number(len(idle), 'link')} without traffic", idle))
-    return tuple(rows)
+        rows.append(_cells(f"{q.as_number(len(idle), 'link')} without traffic", idle))
+    return rows
+
+
+def _cells(name: str, wires: Sequence[Wire]) -> tuple[str, ...]:
+    """Return the row of one link, or of several that are alike, in both directions."""
+    each = " each" if len(wires) > 1 else ""
+    found = [name]
+    for ways in ([wire.up for wire in wires], [wire.down for wire in wires]):
+        used = [way.utilisation for way in ways if way.utilisation is not None]
+        sizes = [way.bytes or 0 for way in ways]
+        found += [
+            link_labels.asked(ways),
+            link_labels.span(sizes, q.as_bytes) + each,
+            link_labels.span(used, link_labels.as_percent) if used else q.UNKNOWN,
+        ]
+    return tuple(found)
 
 
 def _most(wire: Wire) -> float:
@@ -105,7 +95,6 @@ def _most(wire: Wire) -> float:
 
 
 def _wires(uses: Sequence[LinkBytes]) -> list[Wire]:
-    """Return the links, with both directions each."""
     ways: dict[int, dict[str, LinkBytes]] = {}
     for use in uses:
         ways.setdefault(use.link, {})[use.direction] = use

@@ -22,13 +22,8 @@ def tables_of(run: RecordedRun) -> dict[str, Table]:
     """
     found = {
         "classes": Table(classes.HEADINGS, [row.cells for row in classes.class_rows(run)]),
-        "links": Table(
-            probed_links_table.HEADINGS, [row.cells for row in probed_links_table.link_rows(run)]
-        ),
-        "network": Table(
-            link_traffic_table.HEADINGS,
-            [row.cells for row in link_traffic_table.link_use_rows(run)],
-        ),
+        "links": Table(probed_links_table.HEADINGS, probed_links_table.link_rows(run)),
+        "network": Table(link_traffic_table.HEADINGS, link_traffic_table.link_use_rows(run)),
         "diagnostics": Table(
             diagnostics.HEADINGS, [row.cells for row in diagnostics.diagnostic_rows(run)]
         ),

@@ -1,7 +1,6 @@
 """The table of a probe of a run's shaped links: as asked and as measured, a row per kind of link."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from testbed import number_text as q
 from testbed.results.reading.recorded_run import RecordedRun
@@ -19,65 +18,53 @@ HEADINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRow:
-    """Directions of links with the same settings; each that is wrong has a row of its own."""
+def link_rows(run: RecordedRun) -> list[tuple[str, ...]]:
+    """Return the cells of a row for each kind of link of a run that was probed; none without a probe.
 
-    directions: Sequence[Direction]
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, a cell for each of ``HEADINGS``."""
-        first = self.directions[0]
-        alone = len(self.directions) == 1
-        whose = first.device if alone else f"{len(self.directions):,} links"
-        return (
-            f"{first.direction} of {whose}",
-            "not limited" if first.asked.rate is None else q.as_rate(first.asked.rate),
-            self._rates(),
-            q.as_milliseconds(first.asked.delay),
-            _range([measured.delay for measured in self._measured], q.as_milliseconds),
-            q.as_share(first.asked.loss),
-            self._losses(),
-            self._verdict(),
-        )
-
-    @property
-    def _measured(self) -> list[Measured]:
-        return [direction.measured for direction in self.directions if direction.measured]
-
-    def _rates(self) -> str:
-        text = _range([measured.rate for measured in self._measured], q.as_rate)
-        return f"at least {text}" if any(measured.at_least for measured in self._measured) else text
-
-    def _losses(self) -> str:
-        packets = sum(measured.packets for measured in self._measured)
-        if not packets:
-            return q.UNKNOWN
-        lost = sum(measured.loss * measured.packets for measured in self._measured)
-        return f"{q.as_share(lost / packets)} of {packets:,}"
-
-    def _verdict(self) -> str:
-        first = self.directions[0]
-        why = first.failed or first.unmeasured
-        if why:
-            return f"not measured: {why}"
-        if first.off:
-            return f"{' and '.join(first.off)} not as asked"
-        if not first.drained:
-            return "some packets did not arrive in time"
-        unsure = any(measured.at_least for measured in self._measured)
-        return "as asked, as far as this host can send" if unsure else "as asked"
-
-
-def link_rows(run: RecordedRun) -> tuple[LinkRow, ...]:
-    """Return a row for each kind of link of a run that was probed; none without a probe."""
+    Directions of links with the same settings have one; each that is wrong has a row of its own.
+    """
     links = run.manifest.links
     groups: dict[object, list[Direction]] = {}
     for link in links.directions if links else ():
         own = link.device if link.wrong else None
         groups.setdefault((link.direction, link.asked, link.unmeasured, own), []).append(link)
-    return tuple(LinkRow(alike) for alike in groups.values())
+    return [_cells(alike) for alike in groups.values()]
+
+
+def _cells(directions: Sequence[Direction]) -> tuple[str, ...]:
+    first = directions[0]
+    measured = [one.measured for one in directions if one.measured]
+    unsure = any(one.at_least for one in measured)
+    rates = _range([one.rate for one in measured], q.as_rate)
+    whose = first.device if len(directions) == 1 else f"{len(directions):,} links"
+    return (
+        f"{first.direction} of {whose}",
+        "not limited" if first.asked.rate is None else q.as_rate(first.asked.rate),
+        f"at least {rates}" if unsure else rates,
+        q.as_milliseconds(first.asked.delay),
+        _range([one.delay for one in measured], q.as_milliseconds),
+        q.as_share(first.asked.loss),
+        _losses(measured),
+        _verdict(first, unsure),
+    )
+
+
+def _losses(measured: Sequence[Measured]) -> str:
+    packets = sum(one.packets for one in measured)
+    if not packets:
+        return q.UNKNOWN
+    lost = sum(one.loss * one.packets for one in measured)
+    return f"{q.as_share(lost / packets)} of {packets:,}"
+
+
+def _verdict(first: Direction, unsure: bool) -> str:
+    if why := first.failed or first.unmeasured:
+        return f"not measured: {why}"
+    if first.off:
+        return f"{' and '.join(first.off)} not as asked"
+    if not first.drained:
+        return "some packets did not arrive in time"
+    return "as asked, as far as this host can send" if unsure else "as asked"
 
 
 def in_a_sentence(run: RecordedRun) -> dict[str, str]:
