@@ -79,12 +79,34 @@ class ExportedRun:
     @cached_property
     def options(self) -> dict[str, Scalar]:
         """Its experiment file, flattened, with label, engine, versions and the parameters' digest."""
-        return _options(self.recorded)
+        run = self.recorded
+        manifest, digest = run.manifest, run.summary.parameters_sha256
+        spec = run.spec if isinstance(run.spec, dict) else {}
+        found = dict(flattened(spec))
+        found |= {"seed": manifest.seed, "engine": manifest.engine, "clock": manifest.clock}
+        found |= {
+            "label": manifest.algorithm,
+            "workers": manifest.workers,
+            "host": manifest.host.name,
+        }
+        found |= {"testbed": manifest.versions.get("testbed", "")}
+        found |= {"commit": manifest.commit} if manifest.commit else {}
+        return found | ({"parameters_sha256": digest} if digest else {})
 
     @cached_property
     def results(self) -> dict[str, float]:
         """The numbers of its summary, and the mean staleness."""
-        return _results(self.recorded)
+        run = self.recorded
+        content = run.summary.model_dump(mode="json", include=_RESULTS)
+        found = {
+            key: float(value)
+            for key, value in flattened(content)
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+        found["updates"] = found.pop("updates")  # tools show the first without being asked
+        if len(run.staleness):
+            found["staleness_mean"] = float(run.staleness.mean())
+        return found
 
     @cached_property
     def tables(self) -> tuple[ValueTable, ...]:
@@ -135,30 +157,6 @@ class ExportedRun:
             for name, column in table.columns.items():
                 found.update(f"{table.name} {name}".encode() + column.tobytes())
         return found.hexdigest()
-
-
-def _options(run: RecordedRun) -> dict[str, Scalar]:
-    manifest, digest = run.manifest, run.summary.parameters_sha256
-    spec = run.spec if isinstance(run.spec, dict) else {}
-    found = dict(flattened(spec))
-    found |= {"seed": manifest.seed, "engine": manifest.engine, "clock": manifest.clock}
-    found |= {"label": manifest.algorithm, "workers": manifest.workers, "host": manifest.host.name}
-    found |= {"testbed": manifest.versions.get("testbed", "")}
-    found |= {"commit": manifest.commit} if manifest.commit else {}
-    return found | ({"parameters_sha256": digest} if digest else {})
-
-
-def _results(run: RecordedRun) -> dict[str, float]:
-    content = run.summary.model_dump(mode="json", include=_RESULTS)
-    found = {
-        key: float(value)
-        for key, value in flattened(content)
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
-    found["updates"] = found.pop("updates")  # tools show the first without being asked
-    if len(run.staleness):
-        found["staleness_mean"] = float(run.staleness.mean())
-    return found
 
 
 def _evaluations(run: RecordedRun) -> ValueTable:

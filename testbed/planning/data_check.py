@@ -2,7 +2,7 @@
 
 from testbed.errors import SpecError
 from testbed.learning.data import datasets
-from testbed.planning import images
+from testbed.planning.images import share_out
 from testbed.planning.mean_times import class_means
 from testbed.planning.plan import Plan
 from testbed.training.times import PURPOSES
@@ -28,4 +28,12 @@ def check_data(plan: Plan) -> None:
                 f"{where}: nothing takes any time (the trace holds only zeros), so the virtual clock "
                 "would never advance: give computing or waiting a duration"
             )
-    images.check(plan)
+    images = share_out(plan).images
+    worker, fewest = int(images.argmin()), int(images.min())
+    if fewest < settings.training.batch_size:
+        raise SpecError(
+            f"dataset {settings.dataset}: of {int(images.sum()):,} training images for "
+            f"{len(images):,} workers, worker {worker} has {fewest}, fewer than a mini-batch of "
+            f"{settings.training.batch_size}: use fewer workers (devices.workers), a smaller "
+            "training.batch_size, or another partition"
+        )

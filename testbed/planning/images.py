@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.errors import SpecError
 from testbed.learning.data import datasets
 from testbed.planning.plan import Plan
 from testbed.training import computation
@@ -53,22 +52,3 @@ def share_out(plan: Plan) -> ImageCounts:
     count = max(LABELS, int(labels.max()) + 1)
     by_label = np.array([np.bincount(labels[part], minlength=count) for part in parts])
     return ImageCounts(images, by_label, len(labels))
-
-
-def check(plan: Plan) -> None:
-    """Check that every worker has images enough for a mini-batch.
-
-    Raises:
-        DataError: the dataset is missing or corrupt, or has fewer images than asked for.
-        SpecError: there are not enough images.
-    """
-    settings = plan.settings
-    images = share_out(plan).images
-    worker, fewest = int(images.argmin()), int(images.min())
-    if fewest < settings.training.batch_size:
-        raise SpecError(
-            f"dataset {settings.dataset}: of {int(images.sum()):,} training images for "
-            f"{len(images):,} workers, worker {worker} has {fewest}, fewer than a mini-batch of "
-            f"{settings.training.batch_size}: use fewer workers (devices.workers), a smaller "
-            "training.batch_size, or another partition"
-        )
