@@ -155,7 +155,6 @@ class Pool:
 
 
 def _maximum(tensors: list[Tensor]) -> Tensor:
-    """Return the maximum at each position."""
     largest = tensors[0]
     for tensor in tensors[1:]:
         largest = torch.maximum(largest, tensor)

@@ -140,7 +140,6 @@ class Meter:
         return (*counts[:2], dropped, *counts[3:])
 
     def _ask(self, request: bytes, kind: int) -> bytes:
-        """Return the body of the kernel's answer to a request."""
         self._socket.send(request)
         ((got, body),) = messages(self._socket.recv(65536))
         if got == NLMSG_ERROR:

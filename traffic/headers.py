@@ -281,7 +281,6 @@ class _Dissection:
         return np.zeros(len(rows), bool)
 
     def _fragment_headers(self, rows: npt.NDArray[np.intp]) -> None:
-        """Step over IPv6's fragment headers."""
         rows = rows[self._transport[rows] + 8 <= self._records.kept[rows]]
         head = self._reader.rows(self._records.at[rows] + self._transport[rows], 8)
         offset = _half(head, 2) >> 3

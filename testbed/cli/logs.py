@@ -91,7 +91,6 @@ class _Growing:
 
 
 def _runs(run: "RecordedRun") -> bool:
-    """Return True if a run has not ended."""
     from testbed.results.reading.recorded_run import RecordedRun
 
     return RecordedRun.load(run.directory).ended == "running"

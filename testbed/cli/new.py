@@ -55,7 +55,6 @@ def new(
 
 
 def _files(name: str, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file."""
     from jinja2 import Environment, PackageLoader
 
     from testbed.experiment.load import json_schema_of_any

@@ -72,7 +72,6 @@ def _rule(rule: FaultRule, of: _Struck) -> str:
 
 
 def _of_trace(rows: Sequence[TracedFault], of: _Struck) -> str:
-    """Return the text of a trace: its devices, kinds of fault and durations."""
     count = len({row.device for row in rows})
     kinds = Counter(row.fault.kind for row in rows)
     durations = {row.fault.duration for row in rows}

@@ -93,7 +93,6 @@ def picture(plan: Plan) -> Picture:
 
 
 def _notes(plan: Plan, network: Network) -> Iterator[str]:
-    """Yield the sentences below a drawing."""
     yield (
         "↑ is towards the core, ↓ from it. A shared link is red if it is a bottleneck when all send, "
         "or all receive, at once."

@@ -172,7 +172,6 @@ def _cells(row: Mapping[str, int], used: Sequence[str], direction: str) -> list[
 
 
 def _ports(rows: Sequence[Mapping[str, Any]]) -> "Table":
-    """Return a table of the ports, with the devices of each added up."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)

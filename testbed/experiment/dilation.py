@@ -138,8 +138,6 @@ def not_dilated(spec: Spec) -> Iterator[str]:
 
 
 class _Dilation:
-    """The dilation of one spec."""
-
     def __init__(self, factor: Fraction, folder: Path) -> None:
         self._factor, self._folder = factor, folder
         self._files: dict[tuple[str, Sequence[str]], str] = {}

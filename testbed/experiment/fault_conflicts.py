@@ -124,7 +124,6 @@ def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
 
 
 def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:
-    """Return a conflict if a fault is not one that peers can have."""
     if isinstance(fault, FaultSpec) and fault.of_server:
         return [(("who",), f"'{name}' has no server: name workers, which are its peers")]
     if isinstance(fault.when, AfterPushes):

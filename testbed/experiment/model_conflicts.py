@@ -68,7 +68,6 @@ def of_model(contents: Contents) -> list[Conflict]:
 
 
 def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
-    """Return the conflict of the loss with the examples, if there is one."""
     name = None if contents.loss is None else contents.loss.name
     try:
         loss = loss_named(name, {}, None, inputs)
@@ -98,7 +97,6 @@ def _of_batches(contents: Contents, about: Description) -> list[Conflict]:
 
 
 def _of_optimisation(contents: Contents) -> list[Conflict]:
-    """Return the conflicts of how gradients and the learning rate are changed."""
     found: list[Conflict] = []
     schedule = contents.training.schedule
     if schedule is None:
@@ -118,7 +116,6 @@ def _of_optimisation(contents: Contents) -> list[Conflict]:
 
 
 def _of_stream(contents: Contents) -> list[Conflict]:
-    """Return the conflicts of mini-batches that one server deals."""
     if contents.partition.kind != "stream":
         return []
     path = ("partition",)

@@ -63,7 +63,6 @@ def _of_allocation(contents: Contents) -> list[Conflict]:
 
 
 def _of_placement(contents: Contents) -> list[Conflict]:
-    """Return the conflicts of co-located servers, if they are."""
     devices, network = contents.devices, contents.network
     if devices.placement == "apart":
         return []

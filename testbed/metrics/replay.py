@@ -170,7 +170,6 @@ class ReplayedRun:
             state.egress |= state.ingress
 
     def _finish(self) -> None:
-        """Put the final values in place."""
         state, summary = self._state, self._recorded.summary
         self._take_in(np.inf)
         self._finished = True

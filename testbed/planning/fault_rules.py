@@ -100,7 +100,6 @@ def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> FaultTrace:
 def _devices(
     fault: FaultSpec, named: str, seed: int, numbers: dict[str, int], members: dict[str, list[int]]
 ) -> list[int]:
-    """Return the numbers of the devices that a fault strikes."""
     workers = len(numbers)
     match fault.who:
         case WhoByName(name="server"):

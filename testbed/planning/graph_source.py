@@ -202,7 +202,6 @@ def _node_link(found: object) -> Described:
 
 
 def _objects(value: object, key: str) -> tuple[Attributes, ...]:
-    """Return the objects of a list."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"has '{key}' as {_shown(value)} and not as a list")
     for i, one in enumerate(value):

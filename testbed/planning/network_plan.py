@@ -284,5 +284,4 @@ def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) ->
 
 
 def _shared_shapes(section: SharedLinkSpec | None) -> tuple[Shape, Shape]:
-    """Return uplink and downlink of a link that devices share."""
     return link_shapes(*([] if section is None else [section]))

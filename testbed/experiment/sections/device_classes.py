@@ -212,7 +212,6 @@ def class_conflicts(
 
 
 def _sizes(classes: Sequence[DeviceClassSpec], workers: int) -> list[Conflict]:
-    """Return the conflicts of the classes' shares and numbers."""
     found: list[Conflict] = []
     for i, one in enumerate(classes):
         if (one.share is None) == (one.number is None):

@@ -149,7 +149,6 @@ class RateTraceSpec(SparseSection):
         return self
 
     def _traces(self) -> dict[Direction, RateTrace]:
-        """Read the files."""
         if self.file:
             return read_csv(Path(self.file), self.repeat)
         width = DEFAULT_BIN if self.bin is None else self.bin

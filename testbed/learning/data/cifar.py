@@ -87,7 +87,6 @@ class Cifar:
         return images, labels, *read_files[-1]
 
     def _read(self, path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Return a file's images and labels."""
         record = self.labels + _VALUES
         try:
             content = np.fromfile(path, np.uint8)

@@ -184,8 +184,6 @@ def _opened(path: Path) -> Iterator[_Files]:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A directory of image files."""
-
     path: Path
 
     def names(self) -> list[PurePosixPath]:

@@ -79,7 +79,6 @@ def _raw(returned: Any) -> Raw:
 
 
 def _array(value: Any, name: str) -> Array:
-    """Return an array or a tensor as an array."""
     if hasattr(value, "detach"):  # a tensor; torch need not be imported to ask
         value = value.detach().cpu().numpy()
     if not isinstance(value, np.ndarray):

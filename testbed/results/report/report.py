@@ -121,7 +121,6 @@ def content_of(
 
 
 def _page(content: Content) -> str:
-    """Return the page that needs nothing else."""
     from plotly.offline import get_plotlyjs
 
     scripts = [_script(get_plotlyjs()), _script(resource(REPORT, "report.js"))]
