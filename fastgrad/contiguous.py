@@ -14,10 +14,7 @@ def move(tensors: Iterable[Tensor], memory: Callable[[int], memoryview]) -> memo
 
     Args:
         tensors: none may require a gradient; a view that is not among them keeps the old memory.
-        memory: returns a block of so many bytes, writable.
-
-    Returns:
-        the block.
+        memory: returns a block of so many bytes, writable; this function returns it.
     """
     distinct = {id(one): one for one in tensors}.values()
     storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in distinct}

@@ -80,10 +80,8 @@ class Gradient:
         """Move the vectors, and all memory that ``compute`` writes without autograd, into one block.
 
         Args:
-            memory: returns so many bytes; for example such as forked processes share.
-
-        Returns:
-            the block.
+            memory: returns a block of so many bytes, for example such as forked processes share; this
+                method returns it.
         """
         tensors = [self.values, self.gradient]
         for slot in self._slots.values():

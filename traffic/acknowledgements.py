@@ -21,11 +21,7 @@ _LONGEST = _ETHERNET + _IPV4 + 60
 
 
 class PureAcks:
-    """The number of pure ACKs that are sent to one address.
-
-    Attributes:
-        count: pure ACKs so far.
-    """
+    """The count of pure ACKs that are sent to one address, so far."""
 
     def __init__(self, address: str) -> None:
         """Count pure ACKs to an IPv4 address.

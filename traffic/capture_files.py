@@ -30,11 +30,7 @@ _COMPRESSED = {
 
 @dataclass(slots=True)
 class CaptureFile:
-    """A capture file being read; iterate over ``records``.
-
-    Attributes:
-        interfaces: the interfaces found so far.
-    """
+    """A capture file being read, with the interfaces found so far; iterate over ``records``."""
 
     path: Path
     interfaces: list[Interface] = field(default_factory=list)

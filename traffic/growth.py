@@ -9,11 +9,9 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def enlarged(array: npt.NDArray[Scalar], count: int, fill: Any = 0) -> npt.NDArray[Scalar]:
-    """Return the array itself, or a copy at least twice as long with ``fill`` in the new entries.
+    """Return an array of at least ``count`` entries, shape (entries, …): itself, or a copy.
 
-    Args:
-        array: shape (entries, …).
-        count: number of entries needed.
+    The copy is at least twice as long, with ``fill`` in the new entries.
     """
     if count <= len(array):
         return array

@@ -156,12 +156,7 @@ class Socket(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """A socket whose connection the kernel forgot before it freed it: see the module.
-
-    Attributes:
-        local_port: its port.
-        cookie: the kernel's number of the socket.
-    """
+    """A socket whose connection the kernel forgot before it freed it: see the module's docstring."""
 
     local_port: int
     cookie: int

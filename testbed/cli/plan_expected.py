@@ -112,10 +112,7 @@ def _least_seconds(plan: Plan, gradients: int, pushed: Sequence[int]) -> float:
     """Return the time of so many gradients if each device makes the next when it is answered.
 
     With a send queue it makes the next meanwhile. What a worker and the server on its machine send each
-    other takes no time.
-
-    Args:
-        pushed: the bytes of a push to each server.
+    other takes no time. A push to each server has the bytes ``pushed``.
     """
     settings = plan.settings
     together = max if computation.overlaps(settings) else sum

@@ -99,12 +99,7 @@ def parse_any(
 
 
 def folders(path: Path, applied: Sequence[Override]) -> dict[str, Path]:
-    """Return the folders that an experiment's relative paths start from.
-
-    Args:
-        path: the file's.
-        applied: overrides from outside of the file.
-    """
+    """Return the folders that the relative paths of a file, and of overrides, start from."""
     by_option = any(o.path in (("dataset",), ("dataset", "name")) for o in applied)
     return {FOLDER: Path() if by_option else path.parent, TRACES: path.parent}
 
@@ -279,11 +274,9 @@ def check(
     """Return the spec of the data of an experiment file.
 
     Args:
-        path: the file's.
-        document: its content.
-        data: the content, with the values of ``applied``.
+        data: the document's, with the values of ``applied``.
         applied: the overrides, for errors.
-        folders: the folders that relative paths start from.
+        folders: as ``folders`` returns them.
 
     Raises:
         SpecError: the data cannot be used; the message has a line for each problem.
@@ -325,9 +318,6 @@ def _validated(
 
 def read_other(path: Path, model: type[M]) -> M:
     """Read a file beside the experiment's, with the same care: of hosts, say.
-
-    Args:
-        model: that of its content.
 
     Raises:
         SpecError: it cannot be read; the message has a line for each problem.

@@ -92,11 +92,7 @@ def _names_of(word: str) -> tuple[str, ...]:
 def problems(
     error: ValidationError, data: Any, model: type[BaseModel]
 ) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the path and a sentence for every problem of ``data``, the experiment file's content.
-
-    Args:
-        model: that of the whole file.
-    """
+    """Yield the path and a sentence for every problem of ``data``, the experiment file's content."""
     for details in error.errors(include_url=False):
         place = _find(details["loc"], data, model)
         if details["type"] == "conflict":

@@ -107,11 +107,7 @@ def _add(family: Any, labels: tuple[str, ...], value: Any) -> None:
 
 
 class Exporter:
-    """Serves the metrics of all runs that are added, until it is closed.
-
-    Attributes:
-        port: the port that it listens on.
-    """
+    """Serves the metrics of all runs that are added, on its port, until it is closed."""
 
     def __init__(self, port: int, workers: bool = False) -> None:
         """Serve the metrics from now on.

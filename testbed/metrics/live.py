@@ -57,11 +57,7 @@ class LiveRun:
     """
 
     def __init__(self, plan: Plan, execution: str) -> None:
-        """Make the state of a planned run, and its board.
-
-        Args:
-            execution: the name of the execution's directory.
-        """
+        """Make the state of a planned run in an execution's directory, and its board."""
         self.lock = threading.Lock()
         self._state = of_plan(plan, execution)
         self._plan = plan

@@ -18,18 +18,10 @@ _PHASES = {"loading": "loading", "programs": "training", "finishing": "finishing
 
 
 class LivePrograms:
-    """One run of programs under way.
-
-    Attributes:
-        lock: of the state.
-    """
+    """One run of programs under way; a ``testbed.metrics.exporter.MetricsSource``."""
 
     def __init__(self, plan: ProgramPlan, execution: str) -> None:
-        """Make the state of a planned run.
-
-        Args:
-            execution: the name of the execution's directory.
-        """
+        """Make the state of a planned run in an execution's directory."""
         self.lock = threading.Lock()
         spec, own = plan.spec, plan.spec.measure
         named = [spec.devices.classes[i].name for i in plan.class_of]

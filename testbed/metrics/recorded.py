@@ -44,12 +44,7 @@ Moments = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run directory.
-
-    Attributes:
-        run: its contents.
-        spec: its resolved experiment file.
-    """
+    """One run directory: its contents, and its resolved experiment file."""
 
     run: RecordedRun
     spec: dict[str, Any]

@@ -182,12 +182,7 @@ class RunState:
                 self.workers.take(entry)
 
     def end(self, ended: str, ledger: Mapping[str, float]) -> None:
-        """Take the end of the run.
-
-        Args:
-            ended: how it ended.
-            ledger: its ingress, as ``raise_to_ledger`` takes it.
-        """
+        """Take how the run ended, and its ingress as ``raise_to_ledger`` takes it."""
         self.phase, self.rate = ended, 0.0
         self.due = 0 if is_complete(ended) else self.due
         self.raise_to_ledger(ledger)

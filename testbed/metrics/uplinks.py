@@ -30,12 +30,9 @@ class UplinkMeter:
         self._is_new = np.zeros(len(rates), bool)
 
     def add(self, devices: Sequence[int], rows: Counts) -> Uplinks | None:
-        """Take a part of a sample; return the values, or None before all devices have been sampled.
+        """Take some devices' rows of a sample; return the values, or None before all were sampled.
 
         A sample ends when all have been, or one for the second time: the host of the others is lost.
-
-        Args:
-            devices: the numbers of those that the rows are of.
         """
         if self._before is not None and self._is_new[devices].any():
             self._end_sample()

@@ -32,12 +32,7 @@ def limited(
 
 
 def links(plan: AnyPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> PlannedLinks:
-    """Return the links and routers to make, what of them is probed, and what is captured to where.
-
-    Args:
-        flows: the background traffic.
-        directory: the folder for the capture's files.
-    """
+    """Return the links and routers to make, which are probed, and what is captured to a folder."""
     section = plan.spec.traffic
     found: PlannedLinks = {
         "traffic": {

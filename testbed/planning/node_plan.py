@@ -73,11 +73,7 @@ def devices(plan: Plan) -> list[PlannedDevice]:
 
 
 def network(plan: Plan, directory: Path) -> PlannedNetwork:
-    """Return the network for the agent to build, with what is counted, captured and probed in it.
-
-    Args:
-        directory: the folder for the capture's files.
-    """
+    """Return the network for the agent to build: what is counted, probed, and captured to a folder."""
     counts: PlannedCounts = {
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),

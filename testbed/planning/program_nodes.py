@@ -24,10 +24,9 @@ def load(plan: ProgramPlan) -> Load:
 
 
 def chosen(plan: ProgramPlan, written: str) -> PlannedNodes:
-    """Return the nodes' runtime and addresses, what they read and write, and for Docker the images.
+    """Return the nodes' runtime and addresses, what they read, and for Docker the images.
 
-    Args:
-        written: the folder with a folder for each device.
+    ``written`` is the folder with a folder for each device.
     """
     addresses = {device: plan.address(device) for device in plan.devices}
     common: PlannedNodes = {"runtime": plan.spec.devices.runtime, "addresses": addresses}
@@ -43,11 +42,7 @@ def chosen(plan: ProgramPlan, written: str) -> PlannedNodes:
 
 
 def network(plan: ProgramPlan, directory: Path) -> PlannedNetwork:
-    """Return the network for the agent to build, with what is counted, captured and probed in it.
-
-    Args:
-        directory: the folder for the capture's files.
-    """
+    """Return the network for the agent to build: what is counted, probed, and captured to a folder."""
     workers = {worker_name(i): i for i in range(plan.spec.devices.workers)}
     counts: PlannedCounts = {
         "devices": agent_network.limited(plan.devices, workers, plan.spec.devices, plan.class_of),

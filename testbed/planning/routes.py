@@ -34,12 +34,7 @@ class Share:
 
 
 def shares_of(network: Network, pairs: Sequence[tuple[str, str]]) -> list[Share]:
-    """Return the max-min fair share of each pair if all senders send to their receivers at once.
-
-    Args:
-        network: with links as in the experiment file.
-        pairs: the names of sender and receiver.
-    """
+    """Return the max-min fair share of each sender and receiver if all senders send at once."""
     routes = {number: network.route(*pair) for number, pair in enumerate(pairs)}
     directions = sorted({direction for route in routes.values() for direction in route})
     numbers = {direction: number for number, direction in enumerate(directions)}

@@ -168,9 +168,7 @@ def shares_of(classes: Sequence[DeviceClassSpec], workers: int) -> list[float]:
 def mean_over_devices(parts: Sequence[DrawnSpec], sizes: Sequence[int]) -> float:
     """Return the mean of durations over all devices, before any change, in seconds.
 
-    Args:
-        parts: each class's section.
-        sizes: the number of devices in each class.
+    Each class has its section, and its number of devices.
     """
     devices, first, total = sum(sizes), 0, 0.0
     for part, size in zip(parts, sizes, strict=True):

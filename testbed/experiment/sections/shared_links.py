@@ -133,11 +133,8 @@ def cluster_of(
 ) -> list[int]:
     """Return the cluster of every device, by its number; an empty list without clusters.
 
-    Shares and numbers take the devices in the order of their numbers.
-
-    Args:
-        class_of: the class of each device.
-        classes: the number of each class, by its name.
+    Shares and numbers take the devices in the order of their numbers. ``class_of`` has the class of
+    each device, and ``classes`` the number of each class.
     """
     if any(one.classes for one in clusters):
         home = {
@@ -159,10 +156,7 @@ def around(clusters: Sequence[ClusterSpec], home: int) -> int | None:
 def inhabited(clusters: Sequence[ClusterSpec], cluster: Sequence[int]) -> list[int]:
     """Return the clusters with devices in the order of their first ones, and then those around them.
 
-    Few devices may leave a small share without any.
-
-    Args:
-        cluster: that of every device.
+    ``cluster`` has that of every device. Few devices may leave a small share without any.
     """
     found = list(dict.fromkeys(cluster))
     for home in found:  # it grows meanwhile
@@ -175,11 +169,7 @@ def inhabited(clusters: Sequence[ClusterSpec], cluster: Sequence[int]) -> list[i
 def cluster_conflicts(
     clusters: Sequence[ClusterSpec], devices: int, classes: Sequence[str]
 ) -> list[Conflict]:
-    """Return the conflicts of the clusters with each other and with the devices.
-
-    Args:
-        classes: the names of the classes of devices.
-    """
+    """Return the conflicts of the clusters with each other, and with the devices and their classes."""
     found: list[Conflict] = []
     first: dict[str, int] = {}
     for i, one in enumerate(clusters):

@@ -39,7 +39,7 @@ def fetch(
     timeout: float = 30.0,
     deadline: float = 1800.0,
 ) -> Path:
-    """Fetch the files of a dataset that the cache does not hold yet, and verify all of them.
+    """Fetch the files of a dataset that the cache does not hold yet; verify all, return their folder.
 
     Args:
         name: ``mnist``, ``fashion-mnist``, ``cifar10`` or ``cifar100``.
@@ -48,9 +48,6 @@ def fetch(
         into: folder of the files instead of the user's cache.
         timeout: seconds without a byte after which a mirror is given up.
         deadline: seconds for one file from one mirror, even if bytes still arrive.
-
-    Returns:
-        The directory that now holds the dataset's files.
 
     Raises:
         DataError: every mirror failed, or the directory cannot be written.

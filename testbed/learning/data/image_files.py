@@ -29,11 +29,7 @@ _BITS_PER_SAMPLE = 258  # a tag of TIFF
 
 
 def decoded(path: PurePath, content: bytes) -> npt.NDArray[np.uint8]:
-    """Decode an image.
-
-    Args:
-        path: the file, for errors.
-        content: all of its bytes.
+    """Decode the content of a file.
 
     Returns:
         The values, (1, height, width) of a grey image and (3, height, width) of one in colours.

@@ -169,11 +169,7 @@ class Living:
 
 
 def living(curve: Curve, against: str) -> Living | None:
-    """Return the number of workers alive along a curve; None without crashes or evaluations.
-
-    Args:
-        against: as for ``strip``.
-    """
+    """Return the number of workers alive along a curve; None without crashes or evaluations."""
     counted = [alive_in(run.faults, run.manifest.workers) for run in curve.runs]
     mean = curve.mean
     if not len(mean) or all(len(n) == 1 for *_, n in counted):
@@ -224,11 +220,7 @@ def strip(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, 
 
 
 def alive(curves: Placed, against: str, start: float = -np.inf) -> tuple[Panel, ...]:
-    """Return the panel of the workers alive along some curves; none if marks suffice for those down.
-
-    Args:
-        against, start: as for ``strip``.
-    """
+    """Return the panel of the workers alive along some curves; none if marks suffice for those down."""
     if not any(went_down(run.faults) > FEW for _, curve in curves for run in curve.runs):
         return ()
     steps = []

@@ -12,11 +12,7 @@ class GrowingJournal:
     """The complete batches of an Arrow stream that another process appends to."""
 
     def __init__(self, path: Path) -> None:
-        """Follow the stream at a path, which may not be there yet.
-
-        Args:
-            path: the journal's ``.arrows`` file.
-        """
+        """Follow the ``.arrows`` file at a path, which may not be there yet."""
         self._path = path
         self._file: tuple[int, int] | None = None
         self._offset = 0

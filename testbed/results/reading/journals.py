@@ -184,11 +184,7 @@ def read_accounting(directory: Path) -> Any:
 
 
 def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
-    """Return those of some columns that a journal has, in its own types, as a ``pyarrow.Table``.
-
-    Args:
-        name: the journal's file name without its suffix.
-    """
+    """Return those of some columns that a journal has, in its own types, as a ``pyarrow.Table``."""
     import pyarrow as pa
 
     table = _rows(directory, name, pa.schema([]))

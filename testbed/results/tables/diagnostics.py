@@ -12,11 +12,7 @@ HEADINGS = ("diagnostic", "last", "mean", "least", "greatest", "meaning")
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticRow:
-    """One diagnostic over all updates of a run; None where no update has a known value.
-
-    Attributes:
-        last: the newest known value.
-    """
+    """One diagnostic over all updates of a run; None where no update has a known value."""
 
     name: str
     last: float | None

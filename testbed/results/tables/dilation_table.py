@@ -47,12 +47,7 @@ class DilationPoint:
 
 @dataclass(frozen=True, slots=True)
 class DilationComparison:
-    """The curves of two runs at some points.
-
-    Attributes:
-        factor: that of the times of the second run.
-        points: from the first to the last update.
-    """
+    """The curves of two runs, first update to last; ``factor`` is that of the second run's times."""
 
     factor: float
     points: Sequence[DilationPoint]
