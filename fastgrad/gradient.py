@@ -7,7 +7,7 @@ one thread the same input gives the same bits, in every process: the vectors are
 because the last bit of the matrix library's result may depend on it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import torch
@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from fastgrad import inference
 from fastgrad.chain import build
-from fastgrad.contiguous import move
 from fastgrad.vector import Slot, Vector
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """A function of outputs and targets that returns the mean over a mini-batch, a tensor of one value."""
+_ALIGNED = 64
+"""Bytes of a cache line, at whose multiples torch's own memory begins, too."""
 
 
 class Gradient:
@@ -158,3 +159,28 @@ def _put(module: nn.Module, name: str, slot: Slot) -> None:
     parameter = nn.Parameter(slot.value)
     parameter.grad = slot.gradient
     setattr(module.get_submodule(".".join(path)), last, parameter)
+
+
+def move(tensors: Iterable[Tensor], memory: Callable[[int], memoryview]) -> memoryview:
+    """Move tensors in place, so that all that refer to them go on with the new memory.
+
+    Args:
+        tensors: none may require a gradient; a view that is not among them keeps the old memory.
+        memory: returns a block of so many bytes, writable; this function returns it.
+    """
+    distinct = {id(one): one for one in tensors}.values()
+    storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in distinct}
+    places, size = {}, 0
+    for start, storage in storages.items():
+        places[start] = size
+        size += -(-storage.nbytes() // _ALIGNED) * _ALIGNED
+    block = memory(size)
+    storage_of_all = torch.frombuffer(block, dtype=torch.uint8).untyped_storage()
+    for start, storage in storages.items():
+        storage_of_all[places[start] : places[start] + storage.nbytes()].copy_(storage)
+    with torch.no_grad():
+        for one in distinct:
+            place = places[one.untyped_storage().data_ptr()] // one.element_size()
+            offset = place + one.storage_offset()
+            one.set_(storage_of_all, offset, one.shape, one.stride())
+    return block

@@ -223,7 +223,7 @@ def _fits(one: Socket, exchange: _Exchange) -> bool:
 def _equals(one: Socket, exchange: _Exchange) -> bool:
     """Return True if the capture's numbers are the socket's: nothing was under way at its end."""
     inward = exchange.inward
-    arrived = _stream_bytes(inward), _acknowledged_bytes(inward)
+    arrived = stream_bytes(inward), _acknowledged_bytes(inward)
     received = _received(one, exchange)
     left = _acknowledged_bytes(exchange.outward) in _sent(one, exchange)
     return left and any(number in received for number in arrived) and _fits(one, exchange)
@@ -233,14 +233,14 @@ def _compare(
     ends: Ends, one: Socket | None, exchange: _Exchange, reason: str | None
 ) -> Iterator[SocketDifference]:
     if not _has_arrived(one, exchange):
-        expected = _nearest(_received(one, exchange), _stream_bytes(exchange.inward))
-        why = reason or _gap(exchange.inward) or _why_not(one)
-        seen = _stream_bytes(exchange.inward)
+        expected = _nearest(_received(one, exchange), stream_bytes(exchange.inward))
+        why = reason or gap(exchange.inward) or _why_not(one)
+        seen = stream_bytes(exchange.inward)
         yield SocketDifference(ends, RECEIVED, expected, seen, why)
     if not _has_left(one, exchange):
         seen = _acknowledged_bytes(exchange.outward)
         expected = _nearest(_sent(one, exchange), seen)
-        why = reason or _gap(exchange.outward) or _why_not(one)
+        why = reason or gap(exchange.outward) or _why_not(one)
         yield SocketDifference(ends, SENT, expected, seen, why)
 
 
@@ -285,7 +285,8 @@ def _nearest(possible: range, number: int) -> int:
     return min(max(number, possible.start), possible.stop - 1)
 
 
-def _stream_bytes(flow: Flow | None) -> int:
+def stream_bytes(flow: Flow | None) -> int:
+    """Return the bytes of a flow's stream; 0 if the capture has nothing of it."""
     return 0 if flow is None else int(flow["stream_bytes"])
 
 
@@ -310,10 +311,10 @@ def _why_not(one: Socket | None) -> str:
     return "no reason is known: one of the two counts wrongly"
 
 
-def _gap(flow: Flow | None) -> str | None:
-    """Return what the capture lacks of a flow; None if it lacks nothing."""
+def gap(flow: Flow | None, whole: str = "direction") -> str | None:
+    """Return what the capture lacks of a flow, or of the ``whole`` that it is; None if nothing."""
     if flow is None:
-        return "the capture has nothing of this direction"
+        return f"the capture has nothing of this {whole}"
     if not flow["opened"]:
         return "the capture has not the connection's beginning"
     if flow["missing_bytes"]:

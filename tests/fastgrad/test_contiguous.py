@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fastgrad.contiguous import move
+from fastgrad.gradient import move
 
 
 def test_all_views_go_on_with_the_new_memory() -> None:

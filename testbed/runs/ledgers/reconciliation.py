@@ -8,16 +8,15 @@ after the connection was closed); the flow's acknowledgements tell them from byt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.messages.agent_reports import CaptureReport
 from testbed.results.reading.run_files import SERVER_KILLED
 from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers, SocketCounts
 from traffic.accounting import Account
-from traffic.socket_comparison import RECEIVED, compare_sockets
+from traffic.socket_comparison import RECEIVED, Flow, compare_sockets, gap, stream_bytes
 
 MESSAGES = "messages and captured TCP streams"
 SOCKETS = "the kernel's sockets and captured TCP streams"
@@ -25,8 +24,6 @@ COUNTED_FRAMES = "class counter and captured frames"
 COUNTED_BYTES = "class counter and captured bytes"
 BACKGROUND = "received background traffic and captured datagrams"
 FILES = "packets captured and packets in the files"
-Flow: TypeAlias = npt.NDArray[np.void]
-"""One direction of a TCP connection: a row of ``traffic.accounting.FLOW_COLUMNS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +184,7 @@ class _Flows:
     def rest(self) -> Iterator[tuple[_FlowKey, int]]:
         """Yield each direction of which bytes are left, and their number."""
         for direction, flows in self._flows.items():
-            left = sum(_stream_bytes(flow) for flow in flows if not _is_stray(flow))
+            left = sum(stream_bytes(flow) for flow in flows if not _is_stray(flow))
             if left:
                 yield direction, left
 
@@ -204,12 +201,16 @@ def _stream_differences(
         inward = flows.take(_FlowKey(address, server, port, local_port), arrived)
         outward = flows.take(_FlowKey(server, address, local_port, port), left)
         if not arrived(inward):
-            expected, seen = connection.received_bytes, _stream_bytes(inward)
+            expected, seen = connection.received_bytes, stream_bytes(inward)
             reason = flaw or _why_not_received(connection, inward)
             yield LedgerDifference(f"{MESSAGES}, to the server", name, expected, seen, reason)
         if not left(outward):
-            expected, seen = connection.sent_bytes, _stream_bytes(outward)
-            reason = flaw or _gap(outward) or "the connection was cut before it could be sent"
+            expected, seen = connection.sent_bytes, stream_bytes(outward)
+            reason = (
+                flaw
+                or gap(outward, "connection")
+                or "the connection was cut before it could be sent"
+            )
             yield LedgerDifference(f"{MESSAGES}, from the server", name, expected, seen, reason)
     reason = flaw or (
         SERVER_KILLED if ledgers.server_kills else "the server told of no such connection"
@@ -222,15 +223,11 @@ def _stream_differences(
         yield LedgerDifference(f"{MESSAGES}, {way} the server", name, 0, seen, reason)
 
 
-def _stream_bytes(flow: Flow | None) -> int:
-    return 0 if flow is None else int(flow["stream_bytes"])
-
-
 def _has_arrived(connection: ConnectionLedger, flow: Flow | None) -> bool:
     """Return True if a flow to the server agrees with what the server received."""
     received = connection.received_bytes
-    if flow is None or _stream_bytes(flow) <= received:
-        return _stream_bytes(flow) == received
+    if flow is None or stream_bytes(flow) <= received:
+        return stream_bytes(flow) == received
     # Bytes after a gap that was never filled did not reach the server, nor did those that came after it
     # had closed the connection: its kernel has not acknowledged them.
     cut_short = bool(flow["reset"]) and flow["whole_bytes"] == received
@@ -244,7 +241,7 @@ def _has_left(connection: ConnectionLedger, flow: Flow | None) -> bool:
     """Return True if a flow from the server agrees with what its kernel accepted."""
     # The kernel may have sent the rest after the connection was closed.
     accepted, unsent = connection.sent_bytes, connection.unsent_bytes
-    return accepted - unsent <= _stream_bytes(flow) <= accepted
+    return accepted - unsent <= stream_bytes(flow) <= accepted
 
 
 def _is_stray(flow: Flow) -> bool:
@@ -257,20 +254,8 @@ def _is_stray(flow: Flow) -> bool:
 
 
 def _why_not_received(connection: ConnectionLedger, flow: Flow | None) -> str:
-    gap = _gap(flow)
-    if gap:
-        return gap
+    if lacking := gap(flow, "connection"):
+        return lacking
     if connection.reason is not None:
         return f"the server closed the connection ({connection.reason}) and left bytes unread"
     return "no reason is known: one of the two counts wrongly"
-
-
-def _gap(flow: Flow | None) -> str | None:
-    """Return what the capture lacks of a flow; None if it lacks nothing."""
-    if flow is None:
-        return "the capture has nothing of this connection"
-    if not flow["opened"]:
-        return "the capture has not the connection's beginning"
-    if flow["missing_bytes"]:
-        return f"the capture lacks {int(flow['missing_bytes']):,} bytes of this stream"
-    return None
