@@ -73,11 +73,7 @@ class Document:
 
 
 def parse(text: str, where: str) -> Document:
-    """Read YAML.
-
-    Args:
-        text: the YAML text.
-        where: its name in error messages, e.g. the file's name.
+    """Read YAML; ``where`` is its name in error messages, e.g. the file's name.
 
     Raises:
         SpecError: it is not YAML, or contains something that an experiment file cannot have.

@@ -67,11 +67,7 @@ class ValueTable:
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """A run as it is exported.
-
-    Attributes:
-        with_figures: True if its figures are exported, too.
-    """
+    """A run as it is exported, with its figures or without."""
 
     recorded: RecordedRun
     with_figures: bool = True

@@ -157,12 +157,7 @@ def _devices_in_words(occurrences: Sequence[FaultOccurrence]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """The number of workers of a curve's runs that are alive, a step at each entry; shape (steps,).
-
-    Attributes:
-        at: places on the axis, float64.
-        workers: mean over the runs, float64.
-    """
+    """The mean number of workers alive in a curve's runs, a step at each place on the axis."""
 
     at: Floats
     workers: Floats

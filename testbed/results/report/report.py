@@ -71,13 +71,7 @@ def write_report(
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a page.
-
-    Attributes:
-        title: the page's.
-        html: its header and its main part.
-        data: its charts, as JSON that stands in an element of the page.
-    """
+    """A page's title, its header and main part, and its charts, as JSON that stands in an element."""
 
     title: str
     html: str
