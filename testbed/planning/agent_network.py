@@ -6,7 +6,6 @@ from pathlib import Path
 
 from testbed.experiment.sections.devices import DevicesSpec
 from testbed.messages.planned_nodes import PlannedDevice, PlannedLinks
-from testbed.network.background import BackgroundFlow
 from testbed.planning import background_flows, probed_links
 from testbed.planning.plans import AnyPlan
 
@@ -31,7 +30,7 @@ def limited(
     return found
 
 
-def links(plan: AnyPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> PlannedLinks:
+def links(plan: AnyPlan, directory: Path) -> PlannedLinks:
     """Return the links and routers to make, which are probed, and what is captured to a folder."""
     section = plan.spec.traffic
     found: PlannedLinks = {
@@ -47,6 +46,6 @@ def links(plan: AnyPlan, flows: tuple[BackgroundFlow, ...], directory: Path) -> 
         "links": [asdict(link) for link in plan.links],
         "probe": [asdict(link) for link in probed_links.sample(plan)],
     }
-    if flows:
-        found["background"] = background_flows.for_agent(plan.spec, flows)
+    if plan.background:
+        found["background"] = background_flows.for_agent(plan.spec, plan.background)
     return found

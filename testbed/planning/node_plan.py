@@ -92,7 +92,7 @@ def network(plan: Plan, directory: Path) -> PlannedNetwork:
         "timed": plan.spec.clock == "wall",
         "measured": [*plan.workers, *plan.serving],
     }
-    return {**counts, **agent_network.links(plan, plan.background, directory)}
+    return {**counts, **agent_network.links(plan, directory)}
 
 
 def files_read(plan: Plan) -> list[tuple[Path, str | None]]:

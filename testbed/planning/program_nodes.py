@@ -56,7 +56,7 @@ def network(plan: ProgramPlan, directory: Path) -> PlannedNetwork:
         "timed": True,
         "measured": [],
     }
-    return {**counts, **agent_network.links(plan, plan.background, directory)}
+    return {**counts, **agent_network.links(plan, directory)}
 
 
 def words(command: str, instance: Instance) -> list[str]:
