@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.drawing import link_labels
-from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special
+from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire
 from testbed.drawing.tree import Branch, grown, is_tree
 
 MOST_LINES = 20
@@ -38,10 +38,6 @@ def _both(up: Sequence[Way], down: Sequence[Way]) -> str:
 
 def _graph(picture: Picture) -> Iterator[str]:
     """Yield some lines about a graph, which text cannot draw."""
-    at: dict[str, list[Wire]] = {}
-    for wire in picture.devices:
-        if not is_special(wire.node):
-            at.setdefault(wire.router, []).append(wire)
     beside = {wire.node for wire in picture.between if wire.router == ROOT}
     at_root = any(wire.router == ROOT and wire.node != EVALUATOR_NAME for wire in picture.devices)
     with_it = ", with the server," * at_root
@@ -50,14 +46,13 @@ def _graph(picture: Picture) -> Iterator[str]:
         if not branch.apart:
             each = "each " if len(branch.up) > 1 else ""
             yield f"{branch.text}: {each}{_both(branch.up, branch.down)}"
-    most = sorted(at, key=lambda router: (-len(at[router]), router))
-    some = ", ".join(f"{len(at[router])} at {router}" for router in most[:6])
+    most = sorted(picture.hosts, key=lambda router: (-picture.hosts[router], router))
+    some = ", ".join(f"{picture.hosts[router]} at {router}" for router in most[:6])
     rest = len(most) - 6
     yield f"devices: {some}" + (f", and at {rest} more routers" if rest > 0 else "")
-    between = [wire for wire in picture.between if ROOT not in (wire.node, wire.router)]
-    ways = [way for wire in between for way in (wire.up, wire.down)]
-    asked = link_labels.asked(ways)
-    yield f"{len(between):,} links between {len(picture.routers) - 1:,} routers: {asked}"
+    links, routers = picture.drawn_links, picture.drawn_routers
+    asked = link_labels.asked([way for wire in links for way in (wire.up, wire.down)])
+    yield f"{len(links):,} links between {len(routers):,} routers: {asked}"
 
 
 def _star(picture: Picture) -> Picture:

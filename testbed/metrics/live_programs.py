@@ -1,4 +1,4 @@
-"""The state of a run of programs under way; a ``testbed.metrics.exporter.MetricsSource``.
+"""The state of a run of programs under way, for its metrics.
 
 Of programs only what the testbed sees from outside is known: how many run, the wire bytes into the
 server, what they measure, and the faults.

@@ -6,11 +6,10 @@ from pathlib import Path
 from testbed.device_names import worker_name
 from testbed.errors import SpecError
 from testbed.experiment.load import AnySpec
+from testbed.experiment.sections.presence import KEYS
 from testbed.faults.fault import Fault
 from testbed.faults.presence import absences, load_presence
 from testbed.faults.rules import FaultRule, FaultTrace, Laws, TracedFault
-
-KEYS = ("arrives", "leaves", "returns")
 
 
 def presence_rules(spec: AnySpec, class_of: Sequence[int], first: int) -> list[FaultRule]:
