@@ -20,9 +20,9 @@ class Request(Generic[T]):
 
     __slots__ = ()
 
-    def read(self, value: Any) -> T:
-        """Return the value of an outcome, which may have passed a channel."""
-        found: T = value
+    def read(self, outcome: "Outcome") -> T:
+        """Return what came of it; the outcome may have passed a channel."""
+        found: T = outcome.value
         return found
 
 
@@ -43,6 +43,14 @@ class WorkerMessage(NamedTuple):
     payload_bytes: int = 0
     loss: float = math.nan
     summed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gather(Request[Sequence[tuple[int, Sequence[int]]]]):
+    """Wait until all workers are connected, and have asked if that is the protocol.
+
+    The value is each worker that is there, with the bytes of its messages.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,8 @@ class Receive(Request["WorkerMessage | None"]):
     worker: int
     keep: bool = True
 
-    def read(self, value: Any) -> WorkerMessage | None:
-        return None if value is None else WorkerMessage(*value)
+    def read(self, outcome: "Outcome") -> WorkerMessage | None:
+        return None if outcome.value is None else WorkerMessage(*outcome.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +211,20 @@ class Refuse(Request[None]):
     reason: str
 
 
+class Saved(NamedTuple):
+    """The state of a server or aggregator.
+
+    Attributes:
+        there: the workers that are connected.
+    """
+
+    there: Sequence[int]
+    raw: bytes
+
+
 @dataclass(frozen=True, slots=True)
-class Save:
-    """Return the state, as ``Saved``.
+class Save(Request[Saved]):
+    """Return the state.
 
     Attributes:
         needed: the workers, each with the versions that it has and still needs; None: see ``Answer``.
@@ -215,13 +234,13 @@ class Save:
     needed: Sequence[tuple[int, Sequence[int] | None]]
     unread: bool
 
+    def read(self, outcome: "Outcome") -> Saved:
+        return Saved(outcome.value, outcome.raw)
+
 
 @dataclass(frozen=True, slots=True)
 class Restore(Request[None]):
-    """Become as in a state, and listen.
-
-    ``Gathered`` follows when the workers that were there are connected again.
-    """
+    """Become as in a state, and listen for the workers that were there."""
 
     raw: bytes
 
@@ -244,7 +263,7 @@ class StopWorkers(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndTraining:
+class EndTraining(Request[None]):
     """Training is over: send STOP, wait for the ends of the connections, and report.
 
     Attributes:
@@ -257,18 +276,6 @@ class EndTraining:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """All workers are connected to this server, and have asked if that is the protocol.
-
-    Attributes:
-        sizes: the bytes of the messages of each.
-    """
-
-    workers: Sequence[int]
-    sizes: Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a request.
 
@@ -278,6 +285,7 @@ class Outcome:
         deadline: the half's, after the request.
         error: why the worker's message is invalid; None if it is valid.
         is_due: True if an aggregator's combination has closed and is still to be pushed.
+        raw: of a ``Saved``.
     """
 
     value: Any
@@ -285,22 +293,12 @@ class Outcome:
     error: str | None = None
     is_due: bool = False
     deadline: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The state of a server or aggregator.
-
-    Attributes:
-        there: the workers that are connected.
-    """
-
-    there: Sequence[int]
-    raw: bytes
+    raw: bytes = b""
 
 
 AnyRequest: TypeAlias = (
-    TakePull
+    Gather
+    | TakePull
     | Answer
     | Receive
     | Apply
@@ -325,6 +323,5 @@ AnyRequest: TypeAlias = (
     | StopWorkers
     | EndTraining
 )
-FromServer: TypeAlias = Gathered | Outcome | Saved
 REQUESTS: MessageCodec[AnyRequest] = MessageCodec(get_args(AnyRequest))
-FROM_SERVER: MessageCodec[FromServer] = MessageCodec(get_args(FromServer))
+OUTCOMES: MessageCodec[Outcome] = MessageCodec([Outcome])

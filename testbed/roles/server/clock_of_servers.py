@@ -67,11 +67,13 @@ class ClockOfServers:
         report: Channel,
         checkpoints: Checkpoints | None,
         restart: Restart | None,
+        look_after: Callable[[], None] = lambda: None,
     ) -> None:
         """Make the clock of a run.
 
         Args:
             workers: for the clock's orders, one per worker.
+            look_after: has a server in this process handle what its kernel reports.
         """
         self._settings = settings
         self._orders = workers
@@ -90,6 +92,7 @@ class ClockOfServers:
         self._servers, self._services = roles.servers, roles.services
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
+        self._look_after = look_after
         self._busy = times.busy()
         # A worker that does not ask after each computation goes on at what it was sent before.
         again = overlaps or not all(leg.asks for leg in computation.legs(settings, 0))
@@ -127,7 +130,7 @@ class ClockOfServers:
         unreachable = sorted(self._active_faults.under(STOPPING))
         self._roles.flush()
         for server, service in zip(self._servers, self._services, strict=True):
-            server.end(clock_requests.EndTraining(service.ledger, unreachable))
+            server.ask(clock_requests.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
 
@@ -220,7 +223,7 @@ class ClockOfServers:
         told = (state["version"], there, state["counts"], self._incarnations, restart.server)
         self._report.send(ServerRestored(*told))
         for server in self._servers:
-            server.gathered()
+            server.ask(clock_requests.Gather())
         for worker in there:
             self._orders[worker].give_all(self._outstanding.orders(worker))
         if restart.training is None:
@@ -232,8 +235,8 @@ class ClockOfServers:
     def _join(self) -> list[int]:
         """Have each server join the workers that are connected to all of theirs; return these."""
         numbers = self._numbers
-        gathered = [server.gathered() for server in self._servers]
-        sizes = [dict(zip(one.workers, one.sizes, strict=True)) for one in gathered]
+        gathered = [server.ask(clock_requests.Gather()) for server in self._servers]
+        sizes = list(map(dict, gathered))
         there = [
             worker
             for worker in range(self._settings.evaluator)
@@ -265,8 +268,7 @@ class ClockOfServers:
             self._reported = now
             self._roles.flush()
             self._report.send(device_use.report(self._clock, self._settings))
-            for server in self._servers:
-                server.look_after()
+            self._look_after()
         evaluated = self._servers[: self._settings.servers]
         while all(server.crowded for server in evaluated):
             time.sleep(0.01)

@@ -95,6 +95,7 @@ class DrivenAggregator(DrivenServer):
     # -- the end
 
     def read_out(self) -> None:
+        super().read_out()
         self._upwards.read_out()
 
     def finish(self) -> None:

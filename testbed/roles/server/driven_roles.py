@@ -90,7 +90,7 @@ class DrivenRoles:
             unread: the indices of the aggregators whose last push the server has not read.
         """
         saved = [
-            server.save(clock_requests.Save(needed(index), index in unread))
+            server.ask(clock_requests.Save(needed(index), index in unread))
             for index, server in enumerate(self.servers)
         ]
         there = [

@@ -9,7 +9,8 @@ the state that the clock's process gives it back.
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from testbed.algorithms.server_half import UnexpectedMessageError
@@ -18,15 +19,7 @@ from testbed.checkpoints.files import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
 from testbed.engine.server import GATHERING_TIMEOUT
 from testbed.messages import clock_requests
-from testbed.messages.clock_requests import (
-    REQUESTS,
-    AnyRequest,
-    Gathered,
-    Outcome,
-    Request,
-    Saved,
-    WorkerMessage,
-)
+from testbed.messages.clock_requests import REQUESTS, AnyRequest, Outcome, Request, WorkerMessage
 from testbed.messages.codec import send
 from testbed.messages.reports import DevicesConnected
 from testbed.roles.evaluation.evaluator_link import Asked
@@ -68,32 +61,24 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
     if goes_on:
         request = _next_request(clock)
         assert isinstance(request, clock_requests.Restore)
-        send(clock, server.restore(request))
-    send(clock, server.gather())
+        send(clock, server.do(request))
+    server.gather()
     server.host.connections.also(clock.fileno())
     while True:
         while not clock.readable(0):
             server.wait()
         request = _next_request(clock)
+        send(clock, server.do(request))
         match request:
             case clock_requests.EndTraining():
-                server.end(request)
                 server.finish()
                 return None
-            case clock_requests.Save():
-                send(clock, server.save(request))
             case clock_requests.GoBack(kills):
-                ends = begin_to_end(server.host)
-                send(clock, server.outcome())
-                await_ends(server.host, ends)
                 server.read_out()
                 return kills
             case clock_requests.AwaitKill():
-                send(clock, server.outcome())
                 while True:
                     signal.pause()
-            case _:
-                send(clock, server.do(request))
 
 
 def _next_request(clock: Channel) -> AnyRequest:
@@ -104,19 +89,12 @@ def _next_request(clock: Channel) -> AnyRequest:
 
 
 class DrivenServer:
-    """One of the servers of a run; a ``Driver`` of its connections.
-
-    Attributes:
-        clock: returns the virtual seconds since training began, where the clock is in this process.
-    """
-
-    clock: Callable[[], float] | None = None
+    """One of the servers of a run; a ``Driver`` of its connections."""
 
     def __init__(self, serving: ServerInputs) -> None:
         """Make the server, which waits for a state if it goes on from a checkpoint."""
-        self._time = 0.0
         self._restart = serving.restart
-        self.host = host = RoleHost(serving, self, self.now, virtual=True)
+        self.host = host = RoleHost(serving, self, None)
         self._half = serving.half
         self._callers = serving.settings.callers(serving.index)
         self._connections = host.connections
@@ -124,6 +102,8 @@ class DrivenServer:
         self._exact = Codec(EncodingChoice(), serving.layout.sizes)
         self._apply_update = measured(host.line)
         self._gathering = True
+        self._there: list[int] | None = None
+        self._ending: Sequence[Connection] = ()
         self._last_greeting = time.monotonic()
         self._crowded_since: float | None = None
         self._stopped = False
@@ -139,6 +119,7 @@ class DrivenServer:
             remembers=serving.remembers,
         )
         self._handlers: dict[type, Callable[[Any], Any]] = {
+            clock_requests.Gather: lambda _: self.gather(),
             clock_requests.TakePull: lambda r: self._half.pull(r.worker, time=r.time) is not None,
             clock_requests.Answer: self._answer,
             clock_requests.Receive: self._receive,
@@ -154,17 +135,23 @@ class DrivenServer:
             clock_requests.Refuse: lambda r: self._workers.refuse(r.worker, r.reason),
             clock_requests.Hear: lambda r: self._workers.receive(r.worker, keep=False, alone=True),
             clock_requests.Expire: lambda _: self._half.expire(),
+            clock_requests.Restore: self._restore,
+            clock_requests.GoBack: lambda _: self._go_back(),
+            clock_requests.AwaitKill: lambda _: None,
             clock_requests.StopWorkers: lambda _: self._stop(),
+            clock_requests.EndTraining: self._end,
         }
-
-    def now(self) -> float:
-        """Return the virtual seconds since training began, or those of the last evaluation."""
-        return self._time if self.clock is None else self.clock()
 
     # -- gathering
 
-    def gather(self) -> Gathered:
-        """Wait until all workers are there, or those that were at a checkpoint are back."""
+    def gather(self) -> Sequence[tuple[int, Sequence[int]]]:
+        """Wait, once, until all workers are there, or those that were at a checkpoint are back."""
+        if self._there is None:
+            self._await_workers()
+            self._there = sorted(self._connections.workers)
+        return [(worker, self._sizes.get(worker, [])) for worker in self._there]
+
+    def _await_workers(self) -> None:
         if self._restart is None:
             self._connections.listen()
             self._gather()
@@ -174,10 +161,8 @@ class DrivenServer:
             if self._stopped:
                 self._stop()
         self._gathering = False
-        workers = sorted(self._connections.workers)
         for connection in self._connections.workers.values():
             self._connections.watch(connection)  # from here on they are read when it is their turn
-        return Gathered(workers, [self._sizes.get(worker, []) for worker in workers])
 
     def _gather(self) -> None:
         """Wait until all workers are there, or no other one has come for some time."""
@@ -209,6 +194,8 @@ class DrivenServer:
     # -- what the clock says
 
     def do(self, request: Request[Any]) -> Outcome:
+        if isinstance(request, clock_requests.Save):
+            return self._save(request)
         value, error = None, None
         try:
             value = self._handlers[type(request)](request)
@@ -219,7 +206,7 @@ class DrivenServer:
     def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
         return Outcome(value, self._half.version, error, deadline=self._half.deadline)
 
-    def end(self, request: clock_requests.EndTraining) -> None:
+    def _end(self, request: clock_requests.EndTraining) -> None:
         """End training: what comes is counted, and no update any more."""
         self.host.service.go_on(*request.ledger)
         self.host.phase.over = True
@@ -234,7 +221,7 @@ class DrivenServer:
 
     # -- checkpoints
 
-    def save(self, request: clock_requests.Save) -> Saved:
+    def _save(self, request: clock_requests.Save) -> Outcome:
         """Return the state, and note what workers would have to be sent again."""
         vectors, killed = self._workers.vectors, self._workers.killed_workers
         assert vectors is not None
@@ -253,13 +240,13 @@ class DrivenServer:
             "stopped": self._stopped,
             **self._more_state(request),
         }
-        return Saved(there, state_as_bytes(state, STORED))
+        return replace(self.outcome(there), raw=state_as_bytes(state, STORED))
 
     def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
         """Return what an aggregator has in its state in addition."""
         return {}
 
-    def restore(self, request: clock_requests.Restore) -> Outcome:
+    def _restore(self, request: clock_requests.Restore) -> None:
         """Take the state of a checkpoint, and listen; ``gather`` waits for the workers."""
         state = state_of_bytes(request.raw, STORED)
         workers = self._workers
@@ -274,7 +261,6 @@ class DrivenServer:
         self.host.phase.began = time.monotonic()
         self._connections.listen()
         self._connections.evaluator.restore(state["evaluations"])
-        return self.outcome()
 
     def _restore_more(self, state: Mapping[str, Any]) -> None:
         """Restore what ``_more_state`` has returned."""
@@ -282,8 +268,12 @@ class DrivenServer:
     def _call(self) -> None:
         """Connect an aggregator to its server."""
 
+    def _go_back(self) -> None:
+        self._ending = begin_to_end(self.host)
+
     def read_out(self) -> None:
-        """Read to its end what an aggregator is connected to."""
+        """Read all connections to their ends, as another server is killed."""
+        await_ends(self.host, self._ending)
 
     # -- requests
 
@@ -329,7 +319,6 @@ class DrivenServer:
         self._half.finished(request.worker, request.base_version, time=request.time)
 
     def _evaluate(self, request: clock_requests.Evaluate) -> bool:
-        self._time = request.time
         half, evaluator = self._half, self._connections.evaluator
         asked = Asked(half.version, request.time, *request.ledger)
         evaluator.ask(asked, as_bytes(half.parameters), last=request.last)

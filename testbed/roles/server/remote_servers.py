@@ -1,9 +1,9 @@
 """Servers and aggregators as the virtual clock sees them, which drives them."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,17 +12,10 @@ from testbed.algorithms.aggregator_half import Combined, CombiningHalf
 from testbed.algorithms.server_half import Protocol, ServerHalf, UnexpectedMessageError
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.clock_requests import (
-    FROM_SERVER,
-    Gathered,
-    Outcome,
-    Request,
-    Saved,
-)
+from testbed.messages.clock_requests import OUTCOMES, Outcome, Request
 from testbed.messages.codec import send
 from testbed.updates import DenseUpdate, FloatVector, Update
 
-T = TypeVar("T", Gathered, Outcome, Saved)
 V = TypeVar("V")
 NOTHING = np.empty(0, np.float32)
 """Stands for parameters that are in another process."""
@@ -44,29 +37,18 @@ class DrivenHalf(ServerHalf):
         crowded: True if too many evaluations wait there.
     """
 
-    def __init__(self, protocol: Protocol, needed: int) -> None:
+    def __init__(
+        self, protocol: Protocol, needed: int, outcome: Callable[[Request[Any]], Outcome]
+    ) -> None:
+        """Take a server that has no workers yet.
+
+        Args:
+            outcome: has the server do something, and returns what came of it.
+        """
         super().__init__(NOTHING)
         self.protocol, self.needed = protocol, needed
         self.crowded = False
-
-    @abstractmethod
-    def gathered(self) -> Gathered:
-        """Wait until the server has all its workers."""
-
-    @abstractmethod
-    def outcome(self, request: Request[Any]) -> Outcome:
-        """Have the server do something, and return what came of it."""
-
-    @abstractmethod
-    def save(self, request: clock_requests.Save) -> Saved:
-        """Return the server's state."""
-
-    @abstractmethod
-    def end(self, request: clock_requests.EndTraining) -> None:
-        """Have the server end; nothing comes of it any more."""
-
-    def look_after(self) -> None:
-        """Have the server handle what its kernel reports."""
+        self._outcome = outcome
 
     def ask(self, request: Request[V]) -> V:
         """Have the server do something, and return the value that came of it.
@@ -75,11 +57,11 @@ class DrivenHalf(ServerHalf):
             UnexpectedMessageError: a worker's message is invalid.
             ConnectionError: the server is gone.
         """
-        told = self.outcome(request)
+        told = self._outcome(request)
         self._tell(told)
         if told.error is not None:
             raise UnexpectedMessageError(told.error)
-        return request.read(told.value)
+        return request.read(told)
 
     def _tell(self, told: Outcome) -> None:
         """Take over what came of a request besides its value."""
@@ -133,40 +115,10 @@ class DrivenHalf(ServerHalf):
         """Do nothing: the server tracks them itself."""
 
 
-class RemoteServer(DrivenHalf):
-    """A server in another process."""
+class DrivenCombiningHalf(DrivenHalf, CombiningHalf):
+    """An aggregator as the clock sees it."""
 
-    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
-        super().__init__(protocol, needed)
-        self._channel = channel
-
-    def _receive(self, kind: type[T]) -> T:
-        told = FROM_SERVER.receive(self._channel)
-        if not isinstance(told, kind):
-            raise ConnectionResetError("a server is gone")
-        return told
-
-    def gathered(self) -> Gathered:
-        return self._receive(Gathered)
-
-    def outcome(self, request: Request[Any]) -> Outcome:
-        send(self._channel, request)
-        return self._receive(Outcome)
-
-    def save(self, request: clock_requests.Save) -> Saved:
-        send(self._channel, request)
-        return self._receive(Saved)
-
-    def end(self, request: clock_requests.EndTraining) -> None:
-        send(self._channel, request)
-
-
-class RemoteAggregator(RemoteServer, CombiningHalf):
-    """An aggregator in another process."""
-
-    def __init__(self, channel: Channel, protocol: Protocol, needed: int) -> None:
-        super().__init__(channel, protocol, needed)
-        self._is_due = False
+    _is_due = False
 
     def _tell(self, told: Outcome) -> None:
         super()._tell(told)
@@ -188,6 +140,14 @@ def remote_servers(halves: Iterable[ServerHalf], channels: Sequence[Channel]) ->
     """Return the servers and aggregators in other processes, whose halves are like these."""
     found: list[DrivenHalf] = []
     for half, channel in zip(halves, channels, strict=True):
-        kind = RemoteAggregator if isinstance(half, CombiningHalf) else RemoteServer
-        found.append(kind(channel, half.protocol, half.needed))
+        kind = DrivenCombiningHalf if isinstance(half, CombiningHalf) else DrivenHalf
+        found.append(kind(half.protocol, half.needed, partial(_outcome, channel)))
     return found
+
+
+def _outcome(channel: Channel, request: Request[Any]) -> Outcome:
+    send(channel, request)
+    told = OUTCOMES.receive(channel)
+    if told is None:
+        raise ConnectionResetError("a server is gone")
+    return told

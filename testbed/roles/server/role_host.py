@@ -72,17 +72,17 @@ class RoleHost:
         self,
         serving: ServerInputs,
         driver: ServerDriver,
-        now: Callable[[], float],
-        *,
-        virtual: bool,
+        now: Callable[[], float] | None,
     ) -> None:
         """Make the role, its connections and its recorder, and connect them.
 
         Args:
-            now: returns the seconds since training began, by the run's clock; 0 before that.
-            virtual: True under the virtual clock: it makes the faults happen, and evaluations are
-                waited for, because the host's time is no part of a run's result.
+            now: returns the seconds since training began by the wall clock; 0 before that. None under
+                the virtual clock: it makes the faults happen, and evaluations are waited for, because
+                the host's time is no part of a run's result.
         """
+        virtual = now is None
+        self._now = now or (lambda: 0.0)
         self.settings = settings = serving.settings
         half, layout, index = serving.half, serving.layout, serving.index
         of = settings.workers, settings.serving
@@ -121,7 +121,7 @@ class RoleHost:
         at_versions = None if virtual or index else schedule
 
         def evaluate(due: EvaluationPoint) -> None:
-            asked = Asked(due.version, now(), *due.ledger)
+            asked = Asked(due.version, self._now(), *due.ledger)
             evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
 
         self.recorder = Recorder(self.report, no_reports(1), evaluate, at_versions)
@@ -135,7 +135,7 @@ class RoleHost:
             self.role = Aggregator(self._server, half)
         self.began: Callable[[], None] = lambda: None
         self.above: Callable[[Send | Compute], None] = lambda _: None
-        self._codec, self._now = codec, now
+        self._codec = codec
         self._paces, self._given_up = serving.paces, set[int]()
         self._tokens: list[tuple[float, int, Due]] = []
         self._at_once: deque[Due] = deque()

@@ -34,7 +34,7 @@ class WallServer:
     """The server of one run, under the wall clock; a ``Driver`` of its connections."""
 
     def __init__(self, serving: ServerInputs) -> None:
-        self.host = host = RoleHost(serving, self, self.now, virtual=False)
+        self.host = host = RoleHost(serving, self, self.now)
         host.began = self._began
         self._checkpoints = serving.checkpoints
         self._restart = serving.restart

@@ -13,14 +13,7 @@ import pytest
 
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.clock_requests import (
-    FROM_SERVER,
-    AnyRequest,
-    Gathered,
-    Outcome,
-    Saved,
-    WorkerMessage,
-)
+from testbed.messages.clock_requests import OUTCOMES, AnyRequest, Outcome, WorkerMessage
 from testbed.messages.codec import send
 from testbed.messages.reports import ConnectionClosed, ServerFinished
 from testbed.roles.server.driven_aggregator import DrivenAggregator
@@ -42,17 +35,12 @@ class Clock:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
 
-    def gathered(self) -> Gathered:
-        told = FROM_SERVER.receive(self.channel)
-        assert isinstance(told, Gathered)
-        return told
-
     def begin(self, request: AnyRequest) -> None:
         send(self.channel, request)
 
     def outcome(self) -> Outcome:
-        told = FROM_SERVER.receive(self.channel)
-        assert isinstance(told, Outcome)
+        told = OUTCOMES.receive(self.channel)
+        assert told is not None
         return told
 
     def ask(self, request: AnyRequest) -> Outcome:
@@ -105,9 +93,7 @@ def begun(running: Running, clock: Clock, above: Server) -> list[socket.socket]:
     for device in devices:
         device.sendall(header(Kind.PULL))
     assert above.accept() == 2
-    told = clock.gathered()
-    assert list(told.workers) == [0, 1]
-    assert [list(sizes) for sizes in told.sizes] == [[64, 32]] * 2
+    assert clock.ask(clock_requests.Gather()).value == [[0, [64, 32]], [1, [64, 32]]]
     for number in (0, 1):
         clock.ask(clock_requests.Join(number))
     return devices
@@ -176,10 +162,8 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
         device.sendall(dense(0, 2.0 + number) + header(Kind.PULL))
         take(clock, number, 0)
     clock.ask(clock_requests.Combine())
-    clock.begin(clock_requests.Save([(0, []), (1, [])], unread=True))
-    saved = FROM_SERVER.receive(clock.channel)
-    assert isinstance(saved, Saved)
-    assert list(saved.there) == [0, 1]
+    saved = clock.ask(clock_requests.Save([(0, []), (1, [])], unread=True))
+    assert saved.value == [0, 1]
     devices[0].sendall(b"\0" * 7)  # what is still under way is read out
     clock.ask(clock_requests.GoBack(1))
     above.connection.close()  # the killed server
@@ -198,7 +182,7 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
         device = running.connect()
         device.sendall(hello(number))
         assert receive(device) == (Kind.RESUME, SIZE, b"")
-    assert list(clock.gathered().workers) == [0, 1]
+    assert clock.ask(clock_requests.Gather()).value == [[0, []], [1, []]]
     assert running.events("warning") == []
 
 
