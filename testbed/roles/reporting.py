@@ -81,25 +81,19 @@ class RoleReporter:
             self._diagnoses.clear()
 
     def evaluation_due(
-        self,
-        version: int,
-        when: float,
-        payload_bytes: int,
-        message_bytes: int,
-        *local: int,
-        after_restoration: bool = False,
+        self, version: int, when: float, ledger: Sequence[int], *, after_restoration: bool = False
     ) -> None:
         """Report the ledgers' totals at a version that is to be evaluated.
 
         Args:
             when: by the run's clock, in seconds since training began.
-            local: the payload and message bytes of these that crossed no link; none if none can.
+            ledger: as ``ParameterService.ledger``.
             after_restoration: True if a server that was killed may have reported it already.
         """
         self.flush()  # no evaluation is on record before the updates that led to it
-        ledger, now = (payload_bytes, message_bytes), time.monotonic()
-        due = EvaluationDue(version, now, when, *ledger, after_restoration, self.server, *local)
-        self.send(due)
+        (payload, message, *local), now = ledger, time.monotonic()
+        by = after_restoration, self.server
+        self.send(EvaluationDue(version, now, when, payload, message, *by, *local))
 
     def left_out(self, version: int, reason: str) -> None:
         self.send(EvaluationLeftOut(version, reason, self.server))

@@ -8,7 +8,7 @@ restored server can have those evaluated that have no result yet.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol
@@ -38,22 +38,18 @@ It has left if the server that was killed told it that training is over.
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An evaluation that was asked for, and the server's byte counts at that time.
+    """An evaluation that was asked for.
 
-    A peer knows only the version: the coordinator has the time and the counts.
+    A peer knows only the version: the coordinator has the time and the ledger.
 
     Attributes:
         when: by the run's clock, in seconds since training began.
-        payload_bytes, message_bytes, local_payload_bytes, local_message_bytes: as in
-            ``ParameterService.ledger``.
+        ledger: as ``ParameterService.ledger`` was then.
     """
 
     version: int
     when: float = 0.0
-    payload_bytes: int = 0
-    message_bytes: int = 0
-    local_payload_bytes: int = 0
-    local_message_bytes: int = 0
+    ledger: Sequence[int] = (0, 0, 0, 0)
 
 
 class ConnectionOwner(Protocol):

@@ -290,10 +290,9 @@ class Coordinator(PeerChannels):
     def _evaluate(self, due: EvaluationPoint) -> None:
         """Report an evaluation point, and have the evaluated peer send its model to the evaluator."""
         now = self.host_time() if self._clock is None else self._clock.now
-        payload, message, *_ = due.ledger
         if self._clock is not None and self._settings.is_metered:
             self.report.send(device_use.report(self._clock, self._settings, at_evaluation=True))
-        self.report.evaluation_due(due.version, now, payload, message)
+        self.report.evaluation_due(due.version, now, due.ledger)
         self.give(self._settings.network.evaluated_peer, OrderKind.EVALUATE, due.version)
 
     def _look_after(self) -> None:

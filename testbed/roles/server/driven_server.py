@@ -320,7 +320,7 @@ class DrivenServer:
 
     def _evaluate(self, request: clock_requests.Evaluate) -> bool:
         half, evaluator = self._half, self._connections.evaluator
-        asked = Asked(half.version, request.time, *request.ledger)
+        asked = Asked(half.version, request.time, request.ledger)
         evaluator.ask(asked, as_bytes(half.parameters), last=request.last)
         return evaluator.crowded
 

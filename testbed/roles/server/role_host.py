@@ -121,7 +121,7 @@ class RoleHost:
         at_versions = None if virtual or index else schedule
 
         def evaluate(due: EvaluationPoint) -> None:
-            asked = Asked(due.version, self._now(), *due.ledger)
+            asked = Asked(due.version, self._now(), due.ledger)
             evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
 
         self.recorder = Recorder(self.report, no_reports(1), evaluate, at_versions)

@@ -88,7 +88,7 @@ def made() -> Iterator[Callable[..., tuple[Owner, socket.socket]]]:
 
 def ask(owner: Owner, version: int, *, last: bool = False) -> None:
     vector = np.full(SIZE, version, np.float32)
-    owner.link.ask(Asked(version, 1.0, 2, 3), as_bytes(vector), last=last)
+    owner.link.ask(Asked(version, 1.0, (2, 3, 0, 0)), as_bytes(vector), last=last)
 
 
 def receive(evaluator: socket.socket) -> tuple[Kind, int]:
