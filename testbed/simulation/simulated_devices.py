@@ -22,7 +22,7 @@ from testbed.simulation.batching import Begun
 from testbed.simulation.computing import Computations
 from testbed.simulation.sent_versions import Part
 from testbed.simulation.system import EvaluatedVersion
-from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection
 from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Drawn
@@ -40,7 +40,6 @@ STORED = (
     Drawn,
     EvaluatedVersion,
     ModelledConnection,
-    ModelledIngress,
     Acknowledgements,
 )
 """The classes in the state of a system with these devices, besides plain values and arrays."""
@@ -146,7 +145,10 @@ class SimulatedDevices(Stateful):
         By the worker's number and the server's index; conversations within a machine are left out.
         """
         return {
-            (self._numbers.worker(number), self._server[number]): connection.wire_bytes
+            (self._numbers.worker(number), self._server[number]): (
+                connection.sent[True],
+                connection.sent[False],
+            )
             for number, connection in enumerate(self._wire)
             if not self._is_local(number)
         }
@@ -157,7 +159,7 @@ class SimulatedDevices(Stateful):
         Those from a worker on its own machine are left out.
         """
         return sum(
-            connection.to_server.wire_bytes
+            connection.sent[True]
             for number, connection in enumerate(self._wire)
             if self._server[number] == server and not self._is_local(number)
         )
@@ -168,7 +170,8 @@ class SimulatedDevices(Stateful):
     def close(self) -> None:
         for worker in self._connected:
             for number in self._numbers.of_worker(worker):
-                self._wire[number].stopped(HEADER.size)
+                self._wire[number].ended(HEADER.size, up=False)
+                self._wire[number].closed()
         self._connected.clear()
 
     def resume_after(self, host_seconds: float) -> None:
@@ -191,7 +194,7 @@ class SimulatedDevices(Stateful):
             compute.versions.hold(part, vector)
             self._there[conversation].append((part, version))
         size = HEADER.size + sum(map(len, answer.body))
-        self._wire[conversation].sent(size)
+        self._wire[conversation].passed(size, up=False)
         return size
 
     def arrived(self, conversation: int, version: int) -> None:
@@ -272,7 +275,7 @@ class SimulatedDevices(Stateful):
                 arrived = sent
             else:
                 arrived = Arrived(Pushed(sent, None, 0, math.nan), (HEADER.size,))
-        self._wire[conversation].pushed(arrived.size)
+        self._wire[conversation].passed(arrived.size, up=True)
         return arrived
 
     # -- aggregators, by their numbers as workers
@@ -306,7 +309,7 @@ class SimulatedDevices(Stateful):
         self._outbox[self._numbers.of_worker(worker)[0]].append(message)
 
     def ask(self, worker: int) -> int:
-        self._wire[self._numbers.of_worker(worker)[0]].pushed(HEADER.size)
+        self._wire[self._numbers.of_worker(worker)[0]].passed(HEADER.size, up=True)
         return HEADER.size
 
     # -- what goes wrong

@@ -21,7 +21,7 @@ from testbed.simulation.peers_pool import PeersPool
 from testbed.simulation.process_pool import processors
 from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.system import System, Witness, batches_of_all
-from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.simulation.wire_model import ModelledConnection
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Step
 from testbed.training.objective import objective
@@ -112,7 +112,6 @@ class MeshSystem(System):
 
     Attributes:
         peers: their present processes, by number.
-        entered: the modelled wire bytes that have entered peers, by sender and receiver.
     """
 
     clock: MeshClock
@@ -142,18 +141,15 @@ class MeshSystem(System):
             self._made(number, self._computation(number, (0, initial)))
             for number in range(settings.workers)
         ]
-        self.entered = {
-            (sender, receiver): ModelledIngress()
-            for sender, others in enumerate(neighbours)
-            for receiver in others
-        }
-        self._acknowledgements: dict[tuple[int, int], Acknowledgements] = {}
+        # By the numbers of both peers, the higher one first.
+        self._wire: dict[tuple[int, int], ModelledConnection] = {}
         self._kills = [0] * settings.workers
         self._dead: set[int] = set()
         self._began = time.monotonic()
         for caller, others in enumerate(neighbours):
             for called in others:
                 if called < caller:
+                    self._wire[caller, called] = ModelledConnection()
                     self._connect(caller, called)
         self._busy = Times.of(settings).busy()
         self.clock = mesh_clock(settings, self._service, self, self._busy)
@@ -206,17 +202,27 @@ class MeshSystem(System):
     def parameters(self) -> FloatVector:
         return self.peers[self._evaluated].computation.half.parameters
 
+    @property
+    def entered(self) -> dict[tuple[int, int], int]:
+        """The modelled wire bytes that have entered peers, by sender and receiver."""
+        found = {}
+        for sender, others in enumerate(self._neighbours):
+            for receiver in others:
+                connection, up = self._between(sender, receiver)
+                found[sender, receiver] = connection.sent[up]
+        return found
+
     def ledger(self) -> dict[str, int]:
         return {
             "payload_bytes": sum(self._service.payload_bytes),
             "message_bytes": sum(self._service.message_bytes),
-            "wire_bytes": sum(one.wire_bytes for one in self.entered.values()),
+            "wire_bytes": sum(sum(one.sent.values()) for one in self._wire.values()),
         }
 
     def over_links(self) -> dict[tuple[str, str], int]:
         return {
-            (peer_name(sender), peer_name(receiver)): entered.wire_bytes
-            for (sender, receiver), entered in self.entered.items()
+            (peer_name(sender), peer_name(receiver)): size
+            for (sender, receiver), size in self.entered.items()
         }
 
     def device_use(self) -> list[DeviceUse]:
@@ -229,8 +235,7 @@ class MeshSystem(System):
             "asked": self._busy.asked,
             "peers": [peer.state() for peer in self.peers],
             "kept": self._kept,
-            "entered": self.entered,
-            "acknowledgements": self._acknowledgements,
+            "wire": self._wire,
             "kills": self._kills,
             "dead": self._dead,
         }
@@ -239,7 +244,7 @@ class MeshSystem(System):
         self._service.restore(state["service"])
         self._busy.go_on(state["asked"])
         self._kept, self._kills, self._dead = state["kept"], state["kills"], state["dead"]
-        self.entered, self._acknowledgements = state["entered"], state["acknowledgements"]
+        self._wire = state["wire"]
         for peer, saved in zip(self.peers, state["peers"], strict=True):
             peer.restore(saved)
         self.clock.restore(state["clock"])
@@ -254,10 +259,11 @@ class MeshSystem(System):
             self._dead.add(peer)
             self._service.lose(peer)
         self._service.part()
-        for pair, entered in self.entered.items():
+        for pair, connection in self._wire.items():
             if not self._dead & {*pair}:
-                entered.received(HEADER.size)
-                entered.closed()
+                for up in (True, False):
+                    connection.ended(HEADER.size, up=up)
+                connection.closed()
 
     def end(self) -> None:
         if self._pool is not None:
@@ -265,8 +271,8 @@ class MeshSystem(System):
 
     def own_summary(self) -> dict[str, Any]:
         wire = [0] * self._settings.workers
-        for (_, receiver), entered in self.entered.items():
-            wire[receiver] += entered.wire_bytes
+        for (_, receiver), size in self.entered.items():
+            wire[receiver] += size
         return {
             "peers": {
                 peer_name(peer): {
@@ -308,8 +314,6 @@ class MeshSystem(System):
         for absent in set(self._neighbours[peer]) - set(others):
             again.half.forget(absent)
         for other in others:
-            for pair in ((peer, other), (other, peer)):
-                self._acknowledgements.pop(pair, None)
             self._connect(peer, other)
         return True
 
@@ -326,12 +330,14 @@ class MeshSystem(System):
 
     # -- what passes between them
 
+    def _between(self, sender: int, receiver: int) -> tuple[ModelledConnection, bool]:
+        """Return the connection of two peers, and the direction in which one of them sends."""
+        pair = max(sender, receiver), min(sender, receiver)
+        return self._wire[pair], pair[0] == sender
+
     def _connect(self, caller: int, called: int) -> None:
-        there, back = self.entered[caller, called], self.entered[called, caller]
-        there.opened()
-        there.received(HEADER.size + SECRET_SIZE)
-        back.answered()
-        back.received(HEADER.size)
+        connection, up = self._between(caller, called)
+        connection.greeted([HEADER.size + SECRET_SIZE], HEADER.size, up=up)
 
     def _send(self, peer: int, sent: Sequence[Sending]) -> None:
         for sending in sent:
@@ -341,9 +347,8 @@ class MeshSystem(System):
                 if receiver in self._dead:
                     continue  # a rule that forgets nothing sends to it on, over no connection
                 self.peers[receiver].under_way.setdefault(peer, deque()).append(update)
-                back = self._acknowledgements.setdefault((peer, receiver), Acknowledgements())
-                self.entered[peer, receiver].received(size)
-                self.entered[receiver, peer].acknowledged(back.of(size))
+                connection, up = self._between(peer, receiver)
+                connection.passed(size, up=up)
 
 
 def system(settings: Settings) -> type[ServedSystem] | type[MeshSystem]:

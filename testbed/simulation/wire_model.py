@@ -42,72 +42,33 @@ class Acknowledgements:
         return HEADERS * (frames + max(0, -(-segments // FULL)))
 
 
-class ModelledIngress:
-    """The modelled wire bytes that entered one device."""
-
-    def __init__(self) -> None:
-        self.wire_bytes = 0
-
-    def opened(self) -> None:
-        """Count a connection made to the device, with the ACK of its answer to the greeting."""
-        self.wire_bytes += SYN + 2 * HEADERS
-
-    def answered(self) -> None:
-        """Count that a connection which the device made was accepted."""
-        self.wire_bytes += SYN
-
-    def closed(self) -> None:
-        self.wire_bytes += HEADERS
-
-    def received(self, size: int) -> None:
-        """Count messages of ``size`` bytes together, sent in one go."""
-        self.wire_bytes += wire_bytes(size)
-
-    def acknowledged(self, size: int) -> None:
-        self.wire_bytes += size
-
-
 class ModelledConnection:
-    """The modelled wire bytes between one worker and one server, over all connections between them.
+    """The modelled wire bytes between two devices, over all connections between them.
 
     Attributes:
-        to_server, to_worker: what entered the server, and the worker.
+        sent: by direction, the bytes that leave one of them and enter the other: True for those of the
+            first device.
     """
 
     def __init__(self) -> None:
-        self.to_server = ModelledIngress()
-        self.to_worker = ModelledIngress()
-        self._of_server = Acknowledgements()
-        self._of_worker = Acknowledgements()
+        self.sent = {True: 0, False: 0}
+        self._acknowledgements = {up: Acknowledgements() for up in self.sent}
 
-    def greeted(self, sizes: Iterable[int], answer: int) -> None:
-        """Count a new connection, with the messages that the worker begins with and their answer."""
-        self._of_server, self._of_worker = Acknowledgements(), Acknowledgements()
-        self.to_server.opened()
-        self.to_worker.answered()
-        self.to_worker.received(answer)
-        for size in sizes:
-            self.to_server.received(size)
+    def greeted(self, sizes: Iterable[int], answer: int, *, up: bool = True) -> None:
+        """Count a new connection, with the messages that its caller begins with and their answer."""
+        self._acknowledgements = {one: Acknowledgements() for one in self.sent}
+        self.sent[up] += SYN + 2 * HEADERS + sum(map(wire_bytes, sizes))
+        self.sent[not up] += SYN + wire_bytes(answer)
 
-    def pushed(self, size: int) -> None:
-        """Count messages of ``size`` bytes together from the worker, sent in one go."""
-        self.to_server.received(size)
-        self.to_worker.acknowledged(self._of_server.of(size))
+    def passed(self, size: int, *, up: bool) -> None:
+        """Count messages of ``size`` bytes together, sent in one go, and their acknowledgements."""
+        self.sent[up] += wire_bytes(size)
+        self.sent[not up] += self._acknowledgements[up].of(size)
 
-    def sent(self, size: int) -> None:
-        self.to_worker.received(size)
-        self.to_server.acknowledged(self._of_worker.of(size))
-
-    def stopped(self, size: int) -> None:
-        """Count the last message to the worker, which is not acknowledged, and the end."""
-        self.to_worker.received(size)
-        self.closed()
+    def ended(self, size: int, *, up: bool) -> None:
+        """Count the last message of a direction, which is not acknowledged."""
+        self.sent[up] += wire_bytes(size)
 
     def closed(self) -> None:
-        self.to_server.closed()
-        self.to_worker.closed()
-
-    @property
-    def wire_bytes(self) -> tuple[int, int]:
-        """The bytes that the worker has sent, and received."""
-        return self.to_server.wire_bytes, self.to_worker.wire_bytes
+        for up in self.sent:
+            self.sent[up] += HEADERS

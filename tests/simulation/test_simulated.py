@@ -28,7 +28,7 @@ from testbed.simulation.served_system import ServedSystem
 from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.system import System
 from testbed.simulation.systems import MeshSystem, system
-from testbed.simulation.wire_model import Acknowledgements, ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection
 from testbed.telemetry.update_rows import UPDATE
 from testbed.training import computation
 from testbed.training.service_entries import Entry, EvaluationPoint, UpdateEntry
@@ -245,14 +245,12 @@ def test_wire_bytes_follow_from_the_messages() -> None:
     for worker in range(WORKERS):
         way = Acknowledgements()
         acknowledged += sum(way.of(run.size + 32) for _ in range(pulls[worker] + 1))
-    connection = ModelledIngress()
-    connection.opened()
+    connection = ModelledConnection()
+    connection.greeted([64, 32], answer=32)
     connection.closed()
     pushes = run.after["payload_bytes"] // run.size
     assert run.after["wire_bytes"] == (
-        WORKERS * (connection.wire_bytes + wire_bytes(64) + wire_bytes(32))
-        + pushes * wire_bytes(run.size + 64)
-        + acknowledged
+        WORKERS * connection.sent[True] + pushes * wire_bytes(run.size + 64) + acknowledged
     )
 
 

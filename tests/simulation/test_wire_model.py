@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.simulation.wire_model import Acknowledgements, ModelledConnection, ModelledIngress
+from testbed.simulation.wire_model import Acknowledgements, ModelledConnection
 
 
 @settings(deadline=None)  # the host may be busy
@@ -44,52 +44,50 @@ def test_acknowledgements_at_the_borders_of_super_frames(size: int, count: int) 
     assert Acknowledgements().of(size) == 66 * count
 
 
-def test_messages_have_their_headers_and_acknowledgements_are_added() -> None:
-    one = ModelledIngress()
-    one.received(64)
-    assert one.wire_bytes == 64 + 66
-    one.received(10_000)
-    assert one.wire_bytes == 130 + 10_000 + 7 * 66
-    one.acknowledged(132)
-    assert one.wire_bytes == 10_592 + 132
+def test_messages_have_their_headers_and_are_acknowledged() -> None:
+    one = ModelledConnection()
+    one.passed(64, up=True)
+    assert one.sent == {True: 64 + 66, False: 0}
+    one.passed(10_000, up=True)
+    assert one.sent == {True: 130 + 10_000 + 7 * 66, False: Acknowledgements().of(10_000)}
+    one.ended(10_000, up=False)
+    assert one.sent[True] == 130 + 10_000 + 7 * 66
 
 
 def test_the_beginning_and_the_end_of_a_connection_are_counted() -> None:
-    called, caller = ModelledIngress(), ModelledIngress()
-    called.opened()
-    caller.answered()
+    one, other = ModelledConnection(), ModelledConnection()
+    one.greeted([], answer=8)
+    other.greeted([], answer=8, up=False)
     # The accepting side receives SYN and ACK, the other side both in one; a SYN has options.
-    assert called.wire_bytes - caller.wire_bytes >= 66
-    assert caller.wire_bytes == 74
-    before = called.wire_bytes
-    called.closed()
-    assert called.wire_bytes > before
+    assert one.sent == {True: 74 + 2 * 66, False: 74 + 8 + 66}
+    assert other.sent == {False: 74 + 2 * 66, True: 74 + 8 + 66}
+    before = dict(one.sent)
+    one.closed()
+    assert one.sent == {up: size + 66 for up, size in before.items()}
 
 
 def test_each_end_of_a_connection_acknowledges_what_it_receives() -> None:
     connection = ModelledConnection()
     connection.greeted([100, 50], answer=8)
-    to_server, to_worker = connection.wire_bytes
-    assert (to_server, to_worker) == (74 + 2 * 66 + 150 + 2 * 66, 74 + 8 + 66)
+    up, down = connection.sent[True], connection.sent[False]
+    assert (up, down) == (74 + 2 * 66 + 150 + 2 * 66, 74 + 8 + 66)
     way = Acknowledgements()
-    connection.pushed(100_000)
-    assert connection.to_worker.wire_bytes == to_worker + way.of(100_000)
-    connection.sent(100_000)
-    assert (
-        connection.to_server.wire_bytes - connection.to_worker.wire_bytes == to_server - to_worker
-    )
+    connection.passed(100_000, up=True)
+    assert connection.sent[False] == down + way.of(100_000)
+    connection.passed(100_000, up=False)
+    assert connection.sent[True] - connection.sent[False] == up - down
     connection.closed()
     connection.greeted([], answer=8)  # its window is closed again
-    before = connection.to_worker.wire_bytes
-    connection.pushed(100_000)
-    assert connection.to_worker.wire_bytes == before + Acknowledgements().of(100_000)
+    before = connection.sent[False]
+    connection.passed(100_000, up=True)
+    assert connection.sent[False] == before + Acknowledgements().of(100_000)
 
 
 @settings(deadline=None)  # the host may be busy
 @given(st.lists(st.integers(1, 100_000), max_size=10))
 def test_messages_in_one_go_take_no_more_than_one_by_one(sizes: list[int]) -> None:
-    together, each = ModelledIngress(), ModelledIngress()
-    together.received(sum(sizes))
+    together, each = ModelledConnection(), ModelledConnection()
+    together.passed(sum(sizes), up=True)
     for size in sizes:
-        each.received(size)
-    assert sum(sizes) <= together.wire_bytes <= each.wire_bytes
+        each.passed(size, up=True)
+    assert sum(sizes) <= together.sent[True] <= each.sent[True]
