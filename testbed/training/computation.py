@@ -139,13 +139,13 @@ def conversations(
     return list(found)
 
 
-def _algorithm(settings: Settings) -> tuple[type[Algorithm], Options]:
-    return algorithm_named(settings.algorithm.name), settings.algorithm
+def _algorithm(settings: Settings) -> type[Algorithm]:
+    return algorithm_named(settings.algorithm.name)
 
 
 def import_modules(settings: Settings) -> None:
     """Import the modules that the algorithm's halves import when they first need them."""
-    for name in _algorithm(settings)[0].imports:
+    for name in _algorithm(settings).imports:
         importlib.import_module(name)
 
 
@@ -155,7 +155,7 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
     Raises:
         RunError: it speaks another protocol than its algorithm says that workers do.
     """
-    algorithm, options = _algorithm(settings)
+    algorithm, options = _algorithm(settings), settings.algorithm
     half = algorithm.server(options, layout, parameters, settings.conditions())
     if half.protocol != algorithm.protocol(options):
         raise RunError(
@@ -168,43 +168,39 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
 def aggregator_half(settings: Settings, layout: Layout, index: int) -> AggregatorHalf:
     """Make the half of an aggregator, by its index as a server; it has no parameters yet."""
     devices = len(settings.callers(index))
-    algorithm, options = _algorithm(settings)
     memory = np.zeros(layout.total, np.float32)
-    return algorithm.aggregator(options, layout, memory, devices, settings.conditions())
+    return _algorithm(settings).aggregator(
+        settings.algorithm, layout, memory, devices, settings.conditions()
+    )
 
 
 def worker_half(settings: Settings, layout: Layout, number: int) -> WorkerHalf:
-    algorithm, options = _algorithm(settings)
-    return algorithm.worker(options, layout, settings.conditions(number))
+    return _algorithm(settings).worker(settings.algorithm, layout, settings.conditions(number))
 
 
 def protocol(settings: Settings) -> Protocol:
-    algorithm, options = _algorithm(settings)
-    return algorithm.protocol(options)
+    return _algorithm(settings).protocol(settings.algorithm)
 
 
 def overlaps(settings: Settings) -> bool:
     """Return True if a worker computes while its last push is on its way."""
-    options = _algorithm(settings)[1]
+    options = settings.algorithm
     return isinstance(options, AsynchronousOptions) and options.overlaps
 
 
 def legs(settings: Settings, number: int) -> Sequence[Leg]:
     """Return what a worker, or an aggregator by its number as one, does from message to message."""
-    algorithm, options = _algorithm(settings)
-    return algorithm.legs(options, settings.conditions(number))
+    return _algorithm(settings).legs(settings.algorithm, settings.conditions(number))
 
 
 def trains_locally(settings: Settings) -> bool:
     """Return True if the run's workers train on copies of the parameters."""
-    algorithm, options = _algorithm(settings)
-    return algorithm.trains_locally(options)
+    return _algorithm(settings).trains_locally(settings.algorithm)
 
 
 def gradients_per_update(settings: Settings) -> int:
     """Return the gradients of an update, or the fewest of them if their number varies."""
-    algorithm, options = _algorithm(settings)
-    return algorithm.gradients_per_update(options, settings.conditions()) or 1
+    return _algorithm(settings).gradients_per_update(settings.algorithm, settings.conditions()) or 1
 
 
 def peer_half(
@@ -215,22 +211,23 @@ def peer_half(
     Args:
         version: theirs; greater than 0 if the peer was killed, and goes on from a checkpoint.
     """
-    algorithm, options = _algorithm(settings)
-    half = algorithm.peer(options, layout, parameters, number, settings.conditions(number))
+    half = _algorithm(settings).peer(
+        settings.algorithm, layout, parameters, number, settings.conditions(number)
+    )
     half.version = version
     return half
 
 
 def diagnostics(settings: Settings) -> list[str]:
     """Return the names of the numbers that the algorithm reports with each update."""
-    return [one.name for one in _algorithm(settings)[0].diagnostics]
+    return [one.name for one in _algorithm(settings).diagnostics]
 
 
 def neighbours(settings: Settings) -> list[list[int]]:
     """Return the peers that each peer talks to, in order, by the peers' numbers."""
-    algorithm, options = _algorithm(settings)
     population = Population(settings.workers, settings.servers, settings.network.aggregator_of)
-    pairs = conversations(algorithm, options, settings.conditions(), population)
+    run, options = settings.conditions(), settings.algorithm
+    pairs = conversations(_algorithm(settings), options, run, population)
     found: list[set[int]] = [set() for _ in range(settings.workers)]
     for one, other in pairs:
         found[one.index].add(other.index)
@@ -240,8 +237,7 @@ def neighbours(settings: Settings) -> list[list[int]]:
 
 def computing(settings: Settings) -> int:
     """Return the number of the run's workers or peers that compute gradients."""
-    algorithm, options = _algorithm(settings)
-    return algorithm.computing(options, settings.conditions())
+    return _algorithm(settings).computing(settings.algorithm, settings.conditions())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from testbed.algorithms import algorithm_named
 from testbed.algorithms.diagnostic import diagnosed
 from testbed.algorithms.server_half import ServerHalf, UnexpectedMessageError
 from testbed.checkpoints.stateful import Stateful
@@ -125,8 +124,7 @@ class ParameterService(Stateful):
         self.payload_bytes = self.local_payload_bytes = 0
         self.message_bytes = self.local_message_bytes = 0
         self._local = index if index < settings.network.co_located else None
-        declared = algorithm_named(settings.algorithm.name).diagnostics
-        self._diagnostics = [one.name for one in declared]
+        self._diagnostics = computation.diagnostics(settings)
         self._updates = settings.training.updates
         self._evaluate_every = settings.spec.evaluation.every
         self._exact = Codec(EncodingChoice(), layout.sizes)
