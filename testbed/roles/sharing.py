@@ -34,12 +34,8 @@ class SharedResources:
             orders; None where devices act by themselves.
         servers: those between the virtual clock and each of several servers, or the server and its
             aggregators, by their indices.
-        checkpoints: descriptors of the checkpoint files: two of each server, or under the virtual clock
-            two of the run; may be none. A role that was handed its descriptors has its own only.
-        spills: descriptors of the files for snapshots that wait for the evaluator: one for each server,
-            or one for the evaluated peer; a role that was handed its descriptors has its own only.
-        models: descriptors of the files in which peers keep their parameters, by their numbers, if they
-            do. A role that was handed its descriptors has its own only.
+        checkpoints, spills, models: as ``checkpoints``, ``spill`` and ``models`` of
+            ``SharedArguments``; a role that was handed its descriptors has its own only.
     """
 
     turns: ComputingTurns | None
