@@ -223,7 +223,7 @@ class DrivenServer:
 
     def _save(self, request: clock_requests.Save) -> Outcome:
         """Return the state, and note what workers would have to be sent again."""
-        vectors, killed = self._workers.vectors, self._workers.killed_workers
+        workers, vectors = self._workers, self._workers.vectors
         assert vectors is not None
         for worker, versions in request.needed:
             vectors.keep(worker, versions)
@@ -235,8 +235,8 @@ class DrivenServer:
             "vectors": vectors.state(),
             "received": self._received,
             "updates": self._updates,
-            "incarnations": killed.incarnations,
-            "killed": sorted(killed),
+            "incarnations": workers.incarnations,
+            "killed": sorted(workers.away),
             "stopped": self._stopped,
             **self._more_state(request),
         }
@@ -253,7 +253,7 @@ class DrivenServer:
         assert workers.vectors is not None
         self._half.restore(state["half"])
         workers.vectors.restore(state["vectors"])
-        workers.killed_workers.restore(state["killed"], state["incarnations"])
+        workers.incarnations, workers.away = state["incarnations"], dict.fromkeys(state["killed"])
         self._received, self._updates = state["received"], state["updates"]
         self._stopped = state["stopped"]
         workers.awaited = set(state["there"])
@@ -354,7 +354,7 @@ class DrivenServer:
             self._greet(connection, frame)
         elif connection is not self._connections.workers.get(number):
             # It was killed, or comes back when training is over: by the clock it has sent nothing.
-            self._workers.killed_workers.heard(connection, frame)
+            self._workers.heard(number, connection, frame.size)
         elif self.host.phase.over:
             self.host.service.count_late(number, frame.size)
         elif self._gathering:
@@ -367,8 +367,7 @@ class DrivenServer:
     def _greet(self, connection: Connection, frame: Frame) -> None:
         identity = self._connections.identify(frame)
         number = identity.number
-        killed = self._workers.killed_workers
-        if self.host.phase.over and killed.is_earlier(number, identity.incarnation):
+        if self.host.phase.over and self._workers.is_earlier(identity):
             self._connections.close(connection, None)
             return
         if self.host.phase.over:

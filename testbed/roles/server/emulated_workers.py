@@ -6,7 +6,8 @@ computation is over. The server reads from a worker only when that worker's mess
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from testbed.clock.stage import Arrived
 from testbed.roles.server.ordered_reading import OrderedReading
@@ -20,7 +21,7 @@ from testbed.training import computation
 from testbed.updates import FloatVector, as_bytes
 from testbed.wire import WireError
 from testbed.wire.encodings import DENSE
-from testbed.wire.frames import Frame, Kind, header
+from testbed.wire.frames import Kind, header
 
 PATIENCE = 30.0
 """Seconds of waiting for one worker's message after which a warning is reported, again and again."""
@@ -31,54 +32,12 @@ The run's result depends on whether it returns, and a busy host must not decide 
 """
 
 
-class KilledWorkers:
-    """The workers that are killed now, and may be on their way back, with their new connections.
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """The next process of a killed worker: its connection, and the bytes of its messages so far."""
 
-    Attributes:
-        incarnations: how often each worker was killed.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self.incarnations = [0] * workers
-        self._connections: dict[int, Connection | None] = {}
-        self._sizes: dict[int, list[int]] = {}
-
-    def restore(self, killed: list[int], incarnations: list[int]) -> None:
-        """Become as it was at a checkpoint; none of the workers is back."""
-        self.incarnations = incarnations
-        self._connections = dict.fromkeys(killed)
-
-    def __contains__(self, worker: int) -> bool:
-        return worker in self._connections
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._connections)
-
-    def is_earlier(self, worker: int, incarnation: int) -> bool:
-        """Return True if a process is one that was killed, or is to be."""
-        return worker in self and incarnation < self.incarnations[worker]
-
-    def add(self, worker: int) -> None:
-        self._connections[worker] = None
-        self.incarnations[worker] += 1
-
-    def greeted(self, worker: int, connection: Connection, size: int) -> None:
-        """Keep the connection of a worker that is back, with a greeting of ``size`` bytes."""
-        self._connections[worker] = connection
-        self._sizes[worker] = [size]
-
-    def heard(self, connection: Connection, frame: Frame) -> None:
-        """Count a message that the clock has not come to yet; ignore one from before the kill."""
-        worker = connection.device
-        if worker is not None and connection is self._connections.get(worker):
-            self._sizes[worker].append(frame.size)
-
-    def messages(self, worker: int) -> int:
-        return len(self._sizes.get(worker, ()))
-
-    def remove(self, worker: int) -> tuple[Connection | None, list[int]]:
-        """Remove a worker that returns to the run; return its connection and its messages' bytes."""
-        return self._connections.pop(worker), self._sizes.pop(worker)
+    connection: Connection
+    sizes: list[int]
 
 
 class EmulatedWorkers:
@@ -88,6 +47,8 @@ class EmulatedWorkers:
         vectors: the vectors that workers were sent and may have to be sent again; None where no
             checkpoints are written.
         awaited: the workers that were connected before this server was restored, and are not back.
+        away: the workers that are killed now, each with its next process once that has greeted.
+        incarnations: how often each worker was killed.
     """
 
     def __init__(
@@ -116,7 +77,8 @@ class EmulatedWorkers:
         # By worker: the messages that were received of it, each the end of a leg.
         self._received: Counter[int] = Counter()
         self.reading = OrderedReading(host, host.connections.buffer)
-        self.killed_workers = KilledWorkers(settings.evaluator)
+        self.away: dict[int, Returning | None] = {}
+        self.incarnations = [0] * settings.evaluator
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None
         if remembers:
@@ -145,23 +107,34 @@ class EmulatedWorkers:
         Raises:
             WireError: the worker has no place in this run any more.
         """
-        number, killed = identity.number, self.killed_workers
-        if number in self.awaited and identity.incarnation == killed.incarnations[number]:
+        number = identity.number
+        if number in self.awaited and identity.incarnation == self.incarnations[number]:
             self._bring_back(connection, number)
         elif self._is_outdated(identity):
             self._connections.close(connection, None)
-        elif number not in killed:
+        elif number not in self.away:
             raise WireError(f"worker {number} comes when training has begun without it")
         else:
             self._connections.welcome(connection)
             self._connections.is_worker(connection, number)
-            killed.greeted(number, connection, size)
+            self.away[number] = Returning(connection, [size])
 
     def _is_outdated(self, identity: Identity) -> bool:
         """Return True for a process that is to be killed: its successor is what the clock waits for."""
         if self._restart and identity.kills < self._restart.kills:
             return True  # it came back after the checkpoint
-        return self.killed_workers.is_earlier(identity.number, identity.incarnation)
+        return self.is_earlier(identity)
+
+    def is_earlier(self, identity: Identity) -> bool:
+        """Return True if a process is one that was killed, or is to be."""
+        number = identity.number
+        return number in self.away and identity.incarnation < self.incarnations[number]
+
+    def heard(self, worker: int, connection: Connection, size: int) -> None:
+        """Count a message that the clock has not come to yet; ignore one from before the kill."""
+        back = self.away.get(worker)
+        if back is not None and back.connection is connection:
+            back.sizes.append(size)
 
     def _bring_back(self, connection: Connection, number: int) -> None:
         """Bring a worker back to where it was at the checkpoint."""
@@ -210,7 +183,7 @@ class EmulatedWorkers:
             if number is None or connection is self._connections.evaluator.connection:
                 continue
             gone = not self._connections.is_present(connection)
-            if gone or number in stopped or number in self.killed_workers:
+            if gone or number in stopped or number in self.away:
                 # Bytes that it sent before its link really went down may still be unread.
                 connection.read_out()
                 self._connections.close(connection, None)
@@ -275,7 +248,8 @@ class EmulatedWorkers:
             self.vectors.keep(worker, None)
         if connection is not None:
             self._connections.watch(connection)  # for its end
-        self.killed_workers.add(worker)
+        self.away[worker] = None
+        self.incarnations[worker] += 1
 
     def returned(self, worker: int) -> Sequence[int] | None:
         """Wait until a killed worker has greeted and, where workers ask, has asked.
@@ -285,17 +259,17 @@ class EmulatedWorkers:
         """
         deadline = time.monotonic() + RETURN_TIMEOUT
         greeting = 1 + self._asks
-        while self.killed_workers.messages(worker) < greeting:
+        while (back := self.away[worker]) is None or len(back.sizes) < greeting:
             if time.monotonic() > deadline:
                 text = f"it did not come back within {RETURN_TIMEOUT:g} s"
                 self._report.event("warning", text, worker)
                 self._miss(worker)
                 return None
             self._wait()
-        connection, sizes = self.killed_workers.remove(worker)
-        if connection is None or connection not in self._connections.open:
+        del self.away[worker]
+        if back.connection not in self._connections.open:
             self._miss(worker)
             return None
-        self._connections.workers[worker] = connection
-        self._connections.watch(connection)
-        return sizes
+        self._connections.workers[worker] = back.connection
+        self._connections.watch(back.connection)
+        return back.sizes
