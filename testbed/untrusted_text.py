@@ -81,6 +81,11 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
+def is_unicode(text: str) -> bool:
+    """Return False of a file's name with bytes that are no UTF-8: no page or address can have it."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
+
+
 def printable(text: str) -> str:
     """Return text with its escapes in place of characters that a terminal acts on or cannot show.
 

@@ -118,8 +118,9 @@ def _page(content: Content, events: str, *scripts: str, status: int = 200) -> Re
     """
     elements = "\n".join(f'<script src="{name}.js"></script>' for name in scripts)
     text = framed(content, _POLICY, elements, style=resource(PAGES, "pages.css"), events=events)
+    body = text.encode("utf-8", "backslashreplace")  # of names with bytes that are no UTF-8
     headers = _HEADERS | {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'"}
-    return HTMLResponse(text, status, headers=headers)
+    return HTMLResponse(body, status, headers=headers)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

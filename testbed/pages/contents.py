@@ -16,6 +16,7 @@ from testbed.results.tables.listing import listing
 from testbed.results.tables.table import Table
 from testbed.runs.followed_runs import FollowedRuns, table_of
 from testbed.runs.runs_on_host import running_runs
+from testbed.untrusted_text import is_unicode
 
 MOST_EXECUTIONS = 100
 """The newest executions that are listed; ``testbed ls`` lists all."""
@@ -63,9 +64,12 @@ class RunsFolder:
         return path
 
     def name_of(self, run: RecordedRun) -> str | None:
-        """Return the path of a run below the folder; None if it is elsewhere."""
+        """Return the path of a run below the folder; None if it is elsewhere, or no address has it."""
         own = run.directory.resolve()
-        return own.relative_to(self._root).as_posix() if own.is_relative_to(self._root) else None
+        if not own.is_relative_to(self._root):
+            return None
+        name = own.relative_to(self._root).as_posix()
+        return name if is_unicode(name) else None
 
     def state(self, names: Sequence[str]) -> State:
         """Return what changes when the named runs write something, or one of them begins."""
@@ -104,7 +108,7 @@ class RunsFolder:
     def _all_runs(self) -> Content:
         found = [with_ends(one) for one in reversed(find(self._root)[-MOST_EXECUTIONS:])]
         statuses = [one for one in self._followed.look() if self.name_of(one.run)]
-        runs = [run for execution in found for run in execution.runs]
+        runs = [run for one in found for run in one.runs if self.name_of(run)]
         going, ended = table_of(statuses), listing(runs)
         html = render(
             PAGES,

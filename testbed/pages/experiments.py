@@ -11,12 +11,12 @@ from typing import IO
 
 from testbed.errors import SpecError
 from testbed.results.reading.outputs import tail
-from testbed.untrusted_text import LARGEST_TEXT, printable, read_file
+from testbed.untrusted_text import LARGEST_TEXT, is_unicode, printable, read_file
 
 DEEPEST = 2
 """Folders below the one of experiments in which files are looked for."""
 _EXPERIMENT = re.compile(rb"^(algorithms|programs)[ \t]*:", re.MULTILINE)
-_SWEEP = re.compile(rb"^sweep[ \t]*:[ \t]*(?!null)", re.MULTILINE)
+_SWEEP = re.compile(rb"^sweep[ \t]*:(?![ \t]*null)", re.MULTILINE)
 _PLAN_SECONDS = 120.0
 
 
@@ -64,7 +64,7 @@ class Experiments:
             except OSError:  # another user's
                 continue
             for path in entries:
-                if path.is_symlink() or path.name.startswith("."):
+                if path.is_symlink() or path.name.startswith(".") or not is_unicode(path.name):
                     continue
                 if path.is_dir() and depth < DEEPEST and path != self._runs:
                     folders.append((path, depth + 1))
@@ -139,6 +139,8 @@ class Experiments:
     def _command(self, name: str, file: str, overrides: str, *more: str) -> list[str]:
         if file not in self.files():
             raise SpecError(f"there is no experiment file {file!r} in the folder of experiments")
+        if "\0" in overrides:
+            raise SpecError("the keys to set have a NUL, which no command can be given")
         settings: Sequence[str] = [line.strip() for line in overrides.splitlines() if line.strip()]
         options = [option for one in settings for option in ("--set", one)]
         return [sys.executable, "-m", "testbed", name, *options, *more, "--", file]

@@ -67,7 +67,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         (folder / f"{name}.yaml").write_text(EXPERIMENT.format(name=name, updates=updates))
     (folder / "paced.yaml").write_text(PACED)
     (folder / "<b>bold.yaml").write_text(EXPERIMENT.format(name="bold", updates=2))
+    (folder / " two  spaces.yaml").write_text(EXPERIMENT.format(name="spaces", updates=2))
+    (folder / os.fsdecode(b"no-utf-8-\xff.yaml")).write_text("algorithms: [asgd]\n")
     (folder / "sweep.yaml").write_text("algorithms: [asgd]\nsweep: {seeds: 2}\n")
+    (folder / "no-sweep.yaml").write_text("algorithms: [asgd]\nsweep: null\n")
     (folder / "notes.yaml").write_text("milk: 1\n")
     command = [sys.executable, "-m", "testbed", "serve", "--port", "0"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

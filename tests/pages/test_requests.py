@@ -1,11 +1,16 @@
 """What the pages answer to requests that no page of theirs makes."""
 
 import http.client
+import os
+import re
+import shutil
+from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
 from tests.pages.conftest import Site
+from tests.results.conftest import writer_of_runs
 
 
 def ask(
@@ -89,6 +94,37 @@ def test_a_form_has_a_limit(site: Site) -> None:
     status, text, _ = ask(site, "/start", "POST", body, Cookie=cookie(site), Origin=origin)
     assert status == 404
     assert "the form has more than 65,536 bytes" in text
+
+
+def test_a_key_with_a_nul_is_refused(site: Site) -> None:
+    origin = site.base.rstrip("/")
+    asked = urlencode({"file": "tiny.yaml", "set": "seed=\0"})
+    for path, method, body in ((f"/plan?{asked}", "GET", None), ("/start", "POST", asked)):
+        status, text, _ = ask(site, path, method, body, Cookie=cookie(site), Origin=origin)
+        assert status == 404
+        assert "the keys to set have a NUL" in text
+
+
+def test_files_are_offered_by_their_own_names(site: Site) -> None:
+    _, text, _ = ask(site, "/", Cookie=cookie(site))
+    assert '<option value="no-sweep.yaml">' in text  # `run` takes it
+    assert '<option value=" two  spaces.yaml">' in text  # a browser would fold its spaces
+    assert "sweep.yaml" not in text.replace("no-sweep.yaml", "")
+
+
+def test_runs_that_no_address_names_are_left_out(site: Site, tmp_path: Path) -> None:
+    runs = site.folder / "runs"
+    writer_of_runs(runs)("asgd", "kept/1")
+    writer_of_runs(runs)("asgd", "no-utf-8/1")
+    (runs / "no-utf-8").rename(runs / os.fsdecode(b"no-utf-8-\xff"))
+    writer_of_runs(tmp_path)("asgd", "elsewhere/1")
+    (runs / "linked").symlink_to(tmp_path / "elsewhere")
+    try:
+        status, text, _ = ask(site, "/", Cookie=cookie(site))
+        assert status == 200
+        assert re.findall('name="run" value="(.*?)"', text) == ["kept/1/asgd"]
+    finally:
+        shutil.rmtree(runs)
 
 
 def test_names_are_text(site: Site) -> None:
