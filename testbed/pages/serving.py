@@ -30,6 +30,13 @@ def serve(
     """
     import uvicorn
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # The events of an open page do not end by themselves.
+            for connection in self.server_state.connections:
+                connection.transport.abort()
+            await super().shutdown(sockets)
+
     from testbed.pages.application import application
     from testbed.pages.contents import RunsFolder
 
@@ -39,10 +46,10 @@ def serve(
         offered = Experiments(experiments, runs)
         folder = RunsFolder(runs, offered)
         app = application(folder, offered, token=token, cookie=f"testbed-{port}")
-        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_level="error", lifespan="off")
         shown = f"[{host}]" if ":" in host else host
         announce(f"http://{shown}:{port}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
 
 
 def _listening(host: str, port: int) -> socket.socket:

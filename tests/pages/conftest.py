@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -74,18 +76,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (folder / "notes.yaml").write_text("milk: 1\n")
     command = [sys.executable, "-m", "testbed", "serve", "--port", "0"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        (folder / "errors").open("w") as errors,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         base, _, token = process.stdout.readline().split()[-1].partition("?token=")
         yield Site(folder, base, token)
+        # A page that is open, whose events do not end by themselves.
+        cookie = f"testbed-{urlsplit(base).port}={token}"
+        events = urlopen(Request(f"{base}events", headers={"Cookie": cookie}), timeout=60)
         # A test that failed has not ended the runs that it started.
         left = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGINT)
         try:
             assert process.wait(30) == 0
+            assert (folder / "errors").read_text() == ""
         finally:
+            events.close()
             for run in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     run.terminate()
