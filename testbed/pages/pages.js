@@ -63,7 +63,6 @@
     : [...path(root, element.parentElement), [...element.parentElement.children].indexOf(element)]);
   const at = (root, places) => places.reduce((one, place) => one?.children[place], root);
 
-  const source = new EventSource(document.body.dataset.events);
   const notice = document.createElement("p");
   notice.className = "notice gone";
   notice.setAttribute("role", "status");
@@ -87,7 +86,16 @@
     }
   });
 
-  source.onmessage = (event) => { say(""); take(JSON.parse(event.data)); };
-  source.addEventListener("unreadable", (event) => say(JSON.parse(event.data)));
-  source.onerror = () => say("The server of this page does not answer: what is shown here is the last that it sent.");
+  // Only while the page is seen: all tabs of a browser share six connections to a server.
+  let source;
+  function follow() {
+    source?.close();
+    if (document.visibilityState === "hidden") return;
+    source = new EventSource(document.body.dataset.events);
+    source.onmessage = (event) => { say(""); take(JSON.parse(event.data)); };
+    source.addEventListener("unreadable", (event) => say(JSON.parse(event.data)));
+    source.onerror = () => say("The server of this page does not answer: what is shown here is the last that it sent.");
+  }
+  document.addEventListener("visibilitychange", follow);
+  follow();
 })();

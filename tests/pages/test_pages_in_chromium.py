@@ -168,6 +168,24 @@ def test_the_pages_fit_a_phone(page: Page, site: Site, tmp_path: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
 
 
+def test_a_browser_has_any_number_of_tabs(page: Page, site: Site) -> None:
+    def show(tab: Page, state: str) -> None:
+        tab.evaluate(
+            """(value) => {
+              Object.defineProperty(document, "visibilityState", {value, configurable: true});
+              document.dispatchEvent(new Event("visibilitychange"));
+            }""",
+            state,
+        )
+
+    for _ in range(7):  # a browser has six connections to a server
+        show(page.context.pages[-1], "hidden")  # as tabs are of which another one is in front
+        page.context.new_page().goto(site.base, timeout=20_000)
+    page.evaluate("document.querySelector('[data-live=all]').textContent = 'old'")
+    show(page, "visible")
+    page.wait_for_selector("[data-live=all]:not(:has-text('old'))")
+
+
 def test_a_page_says_that_its_server_is_gone(browser: Browser, site: Site) -> None:
     page = watched(browser.new_context(), [], [])
     page.route("**/events*", lambda route: route.abort())
