@@ -133,10 +133,17 @@ class LiveStatus:
             alive=self._run.manifest.workers - facts.crashed,
             faulted=facts.faulted,
         )
-        if not running:
+        # The rows of one that has ended meanwhile may be in another file, which is not followed.
+        if not running or self._has_ended():
             return replace(status, ended=True, **self._end())
         update_rate, ingress_rate = self._rates()
         return replace(status, update_rate=update_rate, ingress_rate=ingress_rate)
+
+    def _has_ended(self) -> bool:
+        try:
+            return RecordedRun.load(self._run.directory).manifest.ended != "running"
+        except NoRunError:  # removed, or being removed
+            return True
 
     def _end(self) -> dict[str, Any]:
         """Return how the run has ended, and after how many updates."""

@@ -66,7 +66,11 @@ def test_a_run_is_followed_as_it_writes(log: RunLog) -> None:
     assert live.look(running=True).updates == 10  # nothing is read twice
     log.take(Updates(rows(11, 40, 1.1), 0))
     assert live.look(running=True).phase == "finishing"
+    first_look = LiveStatus(RecordedRun.load(log.directory))
     log.close("completed", None, {"updates": 40, "ended": "completed"})
+    # It has ended since the look for what is running, and its rows are in another file.
+    status = first_look.look(running=True)
+    assert (status.phase, status.ended, status.updates) == ("completed", True, 40)
     status = live.look(running=False)
     assert (status.ended, status.update_rate) == (True, None)
     shutil.rmtree(log.directory)
