@@ -212,7 +212,19 @@ class _Archive:
     archive: tarfile.TarFile
 
     def names(self) -> list[PurePosixPath]:
-        return [PurePosixPath(member.name) for member in self.archive if member.isfile()]
+        names = []
+        for member in self.archive:
+            name = PurePosixPath(member.name)
+            if member.isfile():
+                names.append(name)
+            elif name.parts[:1] in ((TRAIN,), (TEST,), (VALIDATION,)) and (
+                member.islnk() or member.issym()
+            ):
+                raise DataError(
+                    f"{self.archive.name!s} has a link, {name}, and links are not read: pack what they "
+                    "lead to, with tar's --dereference and --hard-dereference"
+                )
+        return names
 
     def contents(self, wanted: Sequence[PurePosixPath]) -> Iterator[tuple[PurePosixPath, bytes]]:
         missing = set(wanted)

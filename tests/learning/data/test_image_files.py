@@ -306,6 +306,29 @@ def test_an_archive_with_a_name_twice_is_refused(tmp_path: Path) -> None:
         image_folders.index(place)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("train/a/2.png", tarfile.LNKTYPE),
+        ("./train/a/2.png", tarfile.SYMTYPE),
+        ("train/b", tarfile.SYMTYPE),
+        ("test", tarfile.SYMTYPE),
+    ],
+)
+def test_an_archive_with_a_link_in_place_of_images_is_refused(
+    tmp_path: Path, name: str, kind: bytes
+) -> None:
+    place = archive(tmp_path / "a.tar", ["train/a/1.png", "val/a/1.png"])
+    with tarfile.open(place) as file, tarfile.open(tmp_path / "b.tar", "w") as other:
+        for member in file:
+            other.addfile(member, file.extractfile(member))
+        link = tarfile.TarInfo(name)
+        link.type, link.linkname = kind, "train/a/1.png"
+        other.addfile(link)
+    with pytest.raises(DataError, match=rf"b\.tar has a link, {name.removeprefix('./')}, and"):
+        image_folders.index(tmp_path / "b.tar")
+
+
 def test_a_member_that_unpacks_to_too_much_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
