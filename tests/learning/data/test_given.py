@@ -34,6 +34,7 @@ def test_a_file_of_indices_is_the_partition(tmp_path: Path) -> None:
         ("0\n\n", "line 2: is empty: each worker needs images"),
         ("0\n1 -2\n", "line 2: '-2' is no index"),
         ("0\n1.5\n", "line 2: '1.5' is no index"),
+        ("0\n" + "9" * 5000, f"line 2: '{'9' * 40}' is no index"),
         ("[[0], [1]]\n", "has 1 lines, and 2 workers get images"),
         ("0\n1\n2\n", "has 3 lines, and 2 workers get images: give it a line for each"),
         ("", "has 1 lines, and 2 workers"),
@@ -84,6 +85,8 @@ def test_an_owner_s_images_are_of_one_worker(owners: list[int], devices: int, se
 def test_as_many_owners_as_workers_are_in_order() -> None:
     found = given.natural(["10", "9", "10", "2"], "it", 3, None, 1)
     assert [part.tolist() for part in found] == [[3], [1], [0, 2]]
+    found = given.natural(["9" * 5000, "010", "9"], "it", 3, None, 1)
+    assert [part.tolist() for part in found] == [[2], [1], [0]]
 
 
 def test_owners_come_from_a_file_or_from_a_column(tmp_path: Path) -> None:
