@@ -64,9 +64,11 @@ def read_column(path: Path, column: str) -> list[str] | None:
             if name not in file:
                 return None
             values, labels = file[name], file["train_labels"]
+            if values.dtype.kind == "S":
+                values = np.char.decode(values, "utf-8")
     except Exception as error:  # numpy and zipfile raise anything of a damaged file
         raise DataError(f"{path}: {name} cannot be read: {error}") from error
-    if values.shape != labels.shape or values.dtype.kind not in "iuSU":
+    if values.shape != labels.shape or values.dtype.kind not in "iuU":
         raise DataError(
             f"{path}: {name} is {values.dtype} of shape {values.shape}; a column has a whole number or "
             f"a text for each training image, {labels.shape}"

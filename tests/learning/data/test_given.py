@@ -117,6 +117,12 @@ def test_owners_come_from_a_file_or_from_a_column(tmp_path: Path) -> None:
     for named in (path, "digits"):
         with pytest.raises(DataError, match="has no column 'hospital': columns are those of"):
             datasets.training_column(named, None, 1, "hospital")
+    with_bytes = {**np.load(path), "train_writer": np.array(["é".encode(), b"a", b"b"])}
+    np.savez(path, **with_bytes)
+    assert datasets.training_column(path, None, 1, "writer") == ["é", "a", "b"]
+    np.savez(path, **{**with_bytes, "train_writer": np.array([b"\xe9", b"a", b"b"])})
+    with pytest.raises(DataError, match="train_writer cannot be read: 'utf-8' codec"):
+        datasets.training_column(path, None, 1, "writer")
     (tmp_path / "owners.txt").write_text("b\n\nb\n")
     with pytest.raises(SpecError, match=r"owners.txt, line 2: is empty"):
         parts(of_file, labels, 2, 1)
