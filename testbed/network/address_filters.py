@@ -1,4 +1,4 @@
-"""Filters that send the packets of pairs of IPv4 addresses to classes, packed for the kernel.
+"""Filters that send the packets of IPv4 addresses, or of pairs of them, to classes, for the kernel.
 
 The u32 classifier would compare a packet with one pair after the other. So the pairs are in a hash
 table, by the address of which there are more, and a packet is compared with those of its bucket. The
@@ -10,14 +10,14 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from testbed.network.shaping import DESTINATION, ROOT, SOURCE
+from testbed.network.netlink import ADD, attribute, packed_request
 
+ROOT = 0x0001_0000
+"""Handle 1:, the HTB at the root of an interface's egress, to which filters belong."""
+SOURCE, DESTINATION = 12, 16
+"""Offsets of the addresses in an IPv4 header."""
 _NEW_FILTER = 44
-_REQUEST = 0x1 | 0x4 | 0x200 | 0x400
-"""Flags: a request that is acknowledged, and makes what was not there."""
-_HEADER = struct.Struct("=IHHII")
 _FILTER = struct.Struct("=BxxxiIII")
-_ATTRIBUTE = struct.Struct("=HH")
 _NUMBER = struct.Struct("=I")
 _PRIORITY_AND_PROTOCOL = 1 << 16 | socket.htons(0x0800)
 _KIND, _OPTIONS = 1, 2
@@ -65,8 +65,8 @@ def packed_filters(
 
 def _request(options: bytes, handle: int = 0) -> bytes:
     body = _FILTER.pack(0, 0, handle, ROOT, _PRIORITY_AND_PROTOCOL)
-    body += _attribute(_KIND, b"u32\0") + _attribute(_OPTIONS, options)
-    return _HEADER.pack(_HEADER.size + len(body), _NEW_FILTER, _REQUEST, 0, 0) + body
+    body += attribute(_KIND, b"u32\0") + attribute(_OPTIONS, options)
+    return packed_request(_NEW_FILTER, ADD, body)
 
 
 def _selector(keys: Sequence[tuple[int, int, int]], hashed: int | None = None) -> bytes:
@@ -82,7 +82,7 @@ def _selector(keys: Sequence[tuple[int, int, int]], hashed: int | None = None) -
     packed += struct.pack(">I", mask)
     for place, value, bits in keys:
         packed += struct.pack(">II", bits, value) + struct.pack("=ii", place, 0)
-    return _attribute(_SELECTOR, packed)
+    return attribute(_SELECTOR, packed)
 
 
 def _value(address: str) -> int:
@@ -90,9 +90,4 @@ def _value(address: str) -> int:
 
 
 def _number(kind: int, value: int) -> bytes:
-    return _attribute(kind, _NUMBER.pack(value))
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    length = _ATTRIBUTE.size + len(value)
-    return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
+    return attribute(kind, _NUMBER.pack(value))

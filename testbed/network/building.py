@@ -15,15 +15,16 @@ own is counted as traffic of the devices.
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyroute2 import IPRoute
 
-from testbed.network.fair_queues import LARGEST_SUPER_FRAME, share_fairly, super_frame
-from testbed.network.links import CORE, PREFIX_LENGTH, Link
+from testbed.network.address_filters import DESTINATION, SOURCE
+from testbed.network.fair_queues import LARGEST_SUPER_FRAME, packed_fair_egress, super_frame
+from testbed.network.links import CORE, PREFIX_LENGTH, Link, Shape
 from testbed.network.netlink import Requests
-from testbed.network.shaping import count_egress, count_ingress, packed_egress
+from testbed.network.shaping import FROM_ABOVE, UNCOUNTED, packed_counting, packed_egress
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.network.topology import Direction, Network
 from testbed.network.underlay import INNER_MTU, Underlay
@@ -99,7 +100,6 @@ def build(
                 return
             builder.connect(link)
         builder.add_routes()
-        builder.add_classes()
 
 
 class _Builder:
@@ -135,7 +135,7 @@ class _Builder:
                 self._routers[router] = opened.enter_context(contextlib.closing(Requests()))
 
     def connect(self, link: Link) -> None:
-        """Make a link, with the shapes that need no classes for single devices."""
+        """Make a link, with the queues at its ends."""
         routers = self._routers
         has_node, has_router = link.node not in self._elsewhere, link.router not in self._elsewhere
         far, name = DEVICE_INDEX + link.index, link.interface
@@ -218,20 +218,29 @@ class _Builder:
         node.carry_out()
 
     def _packed(self, link: Link, *, up: bool) -> bytes:
-        """Return the requests for the shape of one direction.
-
-        There are none if ``add_classes`` shapes it, or if nothing there is shaped or counted.
-        """
-        direction = link.index, up
-        has_classes = (
-            direction in self._queues.fair
-            or direction in self._also_observed
-            or (not up and link.node in self._queues.counted)
-        )
+        """Return the requests for the queues of one direction; none if nothing is shaped or counted."""
+        queues, direction = self._queues, (link.index, up)
         shape = link.uplink if up else link.downlink
-        if has_classes or (link.node in self._queues.apart and not shape.shapes):
+        uncounted = [self._address(device) for device in queues.apart]
+        if direction in queues.fair:
+            pairs = [(self._address(one), self._address(to)) for one, to in queues.fair[direction]]
+            return packed_fair_egress(shape, pairs, uncounted)
+        if link.node in queues.local:
+            uncounted.append(self._address(queues.local[link.node]))
+        filters = {(SOURCE, address): UNCOUNTED for address in uncounted}
+        if not up and link.node in queues.counted:
+            if link.node in queues.above:
+                filters[SOURCE, self._address(queues.above[link.node])] = FROM_ABOVE
+            return packed_counting(shape, filters)
+        if direction in self._also_observed:
+            filters |= {(DESTINATION, address): UNCOUNTED for address in uncounted}
+            return packed_counting(Shape(), filters)
+        if link.node in queues.apart and not shape.shapes:
             return b""
         return packed_egress(shape)
+
+    def _address(self, device: str) -> str:
+        return self._network.link(device).address
 
     def add_routes(self) -> None:
         """Give the routers the routes to the devices that are no neighbours of theirs."""
@@ -247,46 +256,6 @@ class _Builder:
                     if number % LINKS_PER_CHECK == 0:
                         requests.carry_out()
             requests.carry_out()
-
-    def add_classes(self) -> None:
-        """Add the queues that count or that several connections share."""
-        network, queues = self._network, self._queues
-        address = {device: network.link(device).address for device in network.devices}
-        apart = [address[device] for device in queues.apart]
-        local = {device: address[beside] for device, beside in queues.local.items()}
-        for (index, up), pairs in queues.fair.items():
-            link = network.links_by_index[index]
-            if not self._sends_here(link, up):
-                continue
-            shape = network.shape((index, up))
-            addresses = [(address[sender], address[receiver]) for sender, receiver in pairs]
-            with self._inside_end(link, up) as interface, contextlib.closing(Requests()) as own:
-                share_fairly(own, interface, shape, addresses, apart)
-        for device in queues.counted:
-            link = network.link(device)
-            if (link.index, False) not in queues.fair and self._sends_here(link, up=False):
-                with self._inside_end(link, up=False) as interface, IPRoute() as netlink:
-                    others = [*apart, local[device]] if device in local else apart
-                    above = [address[one] for one in (queues.above.get(device),) if one]
-                    count_ingress(netlink, interface, others, link.downlink, above)
-        for index, up in self._also_observed:
-            link = network.links_by_index[index]
-            if not self._sends_here(link, up):
-                continue
-            with self._inside_end(link, up) as interface, IPRoute() as netlink:
-                others = [*apart, local[link.node]] if up and link.node in local else apart
-                count_egress(netlink, interface, others)
-
-    def _sends_here(self, link: Link, up: bool) -> bool:
-        """Return True if the sending end of a link's direction is on this host."""
-        return (link.node if up else link.router) not in self._elsewhere
-
-    @contextlib.contextmanager
-    def _inside_end(self, link: Link, up: bool) -> Iterator[int]:
-        """Enter the namespace of a direction's sending end; yield the index of its interface."""
-        node = link.node if up else link.router
-        with inside_network(self._namespaces[node]):
-            yield DEVICE_INDEX + (link.index if node in self._routers else 0)
 
 
 def _super_frame(network: Network, queues: Queues) -> int | None:
@@ -325,11 +294,6 @@ def _also_observed(network: Network, queues: Queues) -> tuple[Direction, ...]:
 def _gateway(router: str, link: Link) -> str:
     """Return the address of the other end of a router's link."""
     return link.router_address if link.node == router else link.address
-
-
-def add_neighbour(netlink: IPRoute, interface: int, address: str, mac: str) -> None:
-    """Add a permanent neighbour entry, so that no ARP request is sent."""
-    netlink.neigh("add", ifindex=interface, dst=address, lladdr=mac, state="permanent")
 
 
 def _prepare_router() -> None:

@@ -15,13 +15,10 @@ from collections.abc import Sequence
 
 from pyroute2 import IPBatch, IPRoute
 
-from testbed.network.address_filters import packed_filters
+from testbed.network.address_filters import DESTINATION, SOURCE, packed_filters
 from testbed.network.links import MOST_PAIRS, Shape
-from testbed.network.netlink import Requests
 from testbed.network.shaping import (
     COUNTED,
-    DESTINATION,
-    SOURCE,
     UNCOUNTED,
     UNLIMITED,
     Egress,
@@ -76,39 +73,34 @@ def most_pairs(rate: int | None) -> int:
     return min(MOST_PAIRS, max(0, rate // 8 // least - 1))
 
 
-def share_fairly(
-    requests: Requests,
-    interface: int,
-    shape: Shape,
-    pairs: Sequence[tuple[str, str]],
-    apart: Sequence[str] = (),
-) -> None:
-    """Shape the egress of an interface, and have pairs of addresses share its rate fairly.
+def packed_fair_egress(
+    shape: Shape, pairs: Sequence[tuple[str, str]], apart: Sequence[str] = ()
+) -> bytes:
+    """Return the requests that have pairs of addresses share an interface's rate fairly.
 
     What belongs to no pair has a share of its own. ``COUNTED`` counts what all pairs send.
 
     Args:
-        requests: to the namespace of the interface; all of them are carried out.
-        interface: has no discipline of its own yet.
         shape: its rate is shared; each pair has a queue of its length. Delay, jitter and loss need the
             kernel's netem.
         pairs: source and destination of the connections, IPv4, at most ``MOST_PAIRS``.
         apart: addresses from which and to which everything passes without a limit, as ``UNCOUNTED``.
+
+    Returns:
+        The requests for any interface, for ``Requests.shape``.
 
     Raises:
         ValueError: there are too many pairs.
     """
     if len(pairs) > MOST_PAIRS:
         raise ValueError(f"{len(pairs):,} pairs share a link: {MOST_PAIRS:,} at most can")
-    requests.shape(interface, _packed_queues(shape, len(pairs), bool(apart)))
     targets = {pair: FIRST + number for number, pair in enumerate(pairs, 1)}
     first = {(place, one): UNCOUNTED for one in apart for place in (SOURCE, DESTINATION)}
-    requests.shape(interface, packed_filters(targets, first))
-    requests.carry_out()
+    return _packed_queues(shape, len(pairs), bool(apart)) + packed_filters(targets, first)
 
 
 class FairEgress(Egress):
-    """The egress of an interface shaped by ``share_fairly``, whose shape changes while it sends."""
+    """The egress of an interface that pairs share, whose shape changes while it sends."""
 
     def __init__(self, interface: int, shape: Shape, pairs: int) -> None:
         """Take over an interface that so many pairs of addresses share."""

@@ -18,7 +18,8 @@ from testbed.network.underlay import INNER_MTU
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR = 16, 20, 24, 28
 _ERROR = 2
 _REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
-_ADD = _CREATE | _EXCLUSIVE
+ADD = _CREATE | _EXCLUSIVE
+"""Flags of a request that makes what is not there yet."""
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _LINK = struct.Struct("=BxHiII")
@@ -64,12 +65,12 @@ class Requests:
             namespace: descriptor of the peer's network namespace.
         """
         there = _LINK.pack(0, 0, peer[0], 0, 0) + _named(*peer[1:])
-        there += _attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
-        information = _attribute(_INFORMATION_KIND, b"veth")
-        information += _attribute(_INFORMATION_DATA, _attribute(_VETH_PEER, there))
+        there += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        information = attribute(_INFORMATION_KIND, b"veth")
+        information += attribute(_INFORMATION_DATA, attribute(_VETH_PEER, there))
         here = _LINK.pack(0, 0, interface, _UP, _UP) + _named(name, mac)
-        body = here + _attribute(_LINK_INFORMATION, information)
-        self._add(f"the link {name}", _NEW_LINK, _ADD, body)
+        body = here + attribute(_LINK_INFORMATION, information)
+        self._add(f"the link {name}", _NEW_LINK, ADD, body)
 
     def add_tunnel(
         self,
@@ -88,19 +89,19 @@ class Requests:
         """
         index, name, mac = interface
         here, there, port = ends
-        tunnel = _attribute(_TUNNEL_NETWORK, struct.pack("=I", network))
-        tunnel += _attribute(_TUNNEL_FROM, ipaddress.IPv4Address(here).packed)
-        tunnel += _attribute(_TUNNEL_TO, ipaddress.IPv4Address(there).packed)
-        tunnel += _attribute(_TUNNEL_LEARNS, b"\0") + _attribute(
+        tunnel = attribute(_TUNNEL_NETWORK, struct.pack("=I", network))
+        tunnel += attribute(_TUNNEL_FROM, ipaddress.IPv4Address(here).packed)
+        tunnel += attribute(_TUNNEL_TO, ipaddress.IPv4Address(there).packed)
+        tunnel += attribute(_TUNNEL_LEARNS, b"\0") + attribute(
             _TUNNEL_PORT, struct.pack("!H", port)
         )
-        information = _attribute(_INFORMATION_KIND, b"vxlan")
-        information += _attribute(_INFORMATION_DATA, tunnel)
+        information = attribute(_INFORMATION_KIND, b"vxlan")
+        information += attribute(_INFORMATION_DATA, tunnel)
         body = _LINK.pack(0, 0, index, _UP, _UP) + _named(name, mac)
-        body += _attribute(_LINK_MTU, struct.pack("=I", INNER_MTU))
-        body += _attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
-        body += _attribute(_LINK_INFORMATION, information)
-        self._add(f"the tunnel {name} to {there}", _NEW_LINK, _ADD, body)
+        body += attribute(_LINK_MTU, struct.pack("=I", INNER_MTU))
+        body += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        body += attribute(_LINK_INFORMATION, information)
+        self._add(f"the tunnel {name} to {there}", _NEW_LINK, ADD, body)
 
     def set_up(self, interface: int) -> None:
         """Take an interface up."""
@@ -108,21 +109,21 @@ class Requests:
 
     def limit_super_frames(self, interface: int, size: int) -> None:
         """Limit the bytes that segmentation offload hands to an interface at once."""
-        limit = _attribute(_LINK_SUPER_FRAME, struct.pack("=I", size))
+        limit = attribute(_LINK_SUPER_FRAME, struct.pack("=I", size))
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, 0, 0) + limit)
 
     def add_address(self, interface: int, address: str, prefix_length: int) -> None:
         """Give an interface an IPv4 address."""
         packed = ipaddress.IPv4Address(address).packed
         body = _ADDRESS.pack(socket.AF_INET, prefix_length, 0, 0, interface)
-        body += _attribute(1, packed) + _attribute(2, packed)
-        self._add(f"the address {address}", _NEW_ADDRESS, _ADD, body)
+        body += attribute(1, packed) + attribute(2, packed)
+        self._add(f"the address {address}", _NEW_ADDRESS, ADD, body)
 
     def add_neighbour(self, interface: int, address: str, mac: str) -> None:
         """Add a permanent neighbour entry, so that no ARP request is sent."""
         body = _NEIGHBOUR.pack(socket.AF_INET, interface, _PERMANENT, 0, 0)
-        body += _attribute(1, ipaddress.IPv4Address(address).packed) + _attribute(2, _mac(mac))
-        self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, _ADD, body)
+        body += attribute(1, ipaddress.IPv4Address(address).packed) + attribute(2, _mac(mac))
+        self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, ADD, body)
 
     def add_default_route(self, gateway: str, *, mtu: int | None = None) -> None:
         """Add a default route by a gateway.
@@ -135,19 +136,19 @@ class Requests:
     def add_neighbours_route(self, address: str, interface: int, mtu: int) -> None:
         """Add the route to a neighbour's address, on which no packet is longer than ``mtu`` bytes."""
         body = _ROUTE.pack(socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, _ON_LINK, _UNICAST, 0)
-        body += _attribute(1, ipaddress.IPv4Address(address).packed)
-        body += _attribute(_ROUTE_INTERFACE, struct.pack("=I", interface)) + _locked(mtu)
-        self._add(f"the route to {address}", _NEW_ROUTE, _ADD, body)
+        body += attribute(1, ipaddress.IPv4Address(address).packed)
+        body += attribute(_ROUTE_INTERFACE, struct.pack("=I", interface)) + _locked(mtu)
+        self._add(f"the route to {address}", _NEW_ROUTE, ADD, body)
 
     def add_route(self, address: str, gateway: str, *, mtu: int | None = None) -> None:
         """Add the route to one IPv4 address by a gateway; for ``mtu`` see ``add_default_route``."""
-        destination = _attribute(1, ipaddress.IPv4Address(address).packed)
+        destination = attribute(1, ipaddress.IPv4Address(address).packed)
         self._add_route(gateway, 32, destination + _locked(mtu))
 
     def _add_route(self, gateway: str, length: int, destination: bytes) -> None:
         body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
-        body += destination + _attribute(5, ipaddress.IPv4Address(gateway).packed)
-        self._add(f"the route by {gateway}", _NEW_ROUTE, _ADD, body)
+        body += destination + attribute(5, ipaddress.IPv4Address(gateway).packed)
+        self._add(f"the route by {gateway}", _NEW_ROUTE, ADD, body)
 
     def shape(self, interface: int, packed: bytes) -> None:
         """Shape what an interface sends.
@@ -161,9 +162,7 @@ class Requests:
             self._messages.append(("a link's rate", bytes(own)))
 
     def _add(self, what: str, kind: int, flags: int, body: bytes) -> None:
-        flags |= _REQUEST | _ACKNOWLEDGE
-        head = _HEADER.pack(_HEADER.size + len(body), kind, flags, 0, 0)
-        self._messages.append((what, head + body))
+        self._messages.append((what, packed_request(kind, flags, body)))
 
     def carry_out(self) -> None:
         """Send all requests added since the last call, in order; return when all are done.
@@ -200,12 +199,18 @@ class Requests:
             raise failed
 
 
+def packed_request(kind: int, flags: int, body: bytes) -> bytes:
+    """Return a request that is acknowledged, without a number."""
+    flags |= _REQUEST | _ACKNOWLEDGE
+    return _HEADER.pack(_HEADER.size + len(body), kind, flags, 0, 0) + body
+
+
 def _locked(mtu: int | None) -> bytes:
     """Return the attribute of a route whose MTU stays what it is; none for None."""
     if mtu is None:
         return b""
-    lock = _attribute(_METRIC_LOCKS, struct.pack("=I", 1 << _METRIC_MTU))
-    return _attribute(_ROUTE_METRICS, lock + _attribute(_METRIC_MTU, struct.pack("=I", mtu)))
+    lock = attribute(_METRIC_LOCKS, struct.pack("=I", 1 << _METRIC_MTU))
+    return attribute(_ROUTE_METRICS, lock + attribute(_METRIC_MTU, struct.pack("=I", mtu)))
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
@@ -225,13 +230,14 @@ def _split(data: bytes) -> Iterator[bytes]:
         place += length + -length % 4
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def attribute(kind: int, value: bytes) -> bytes:
+    """Return an attribute of a request, padded."""
     length = _ATTRIBUTE.size + len(value)
     return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
 
 
 def _named(name: str, mac: str) -> bytes:
-    return _attribute(_LINK_NAME, name.encode() + b"\0") + _attribute(_LINK_ADDRESS, _mac(mac))
+    return attribute(_LINK_NAME, name.encode() + b"\0") + attribute(_LINK_ADDRESS, _mac(mac))
 
 
 def _mac(mac: str) -> bytes:

@@ -19,7 +19,7 @@ import contextlib
 
 from pyroute2 import IPRoute
 
-from testbed.network.building import DEVICE_INDEX, add_neighbour
+from testbed.network.building import DEVICE_INDEX
 from testbed.network.links import PREFIX_LENGTH, Link
 from testbed.network.netlink import Requests
 
@@ -42,13 +42,13 @@ def set_link(link: Link, *, up: bool, mtu: int | None = None) -> None:
             router.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
             router.link("set", index=interface, state="down")
             return
-        # Before the link is up: otherwise a packet on its way would make the kernel send ARP requests.
-        add_neighbour(router, interface, link.address, link.mac)
-        router.link("set", index=interface, state="up")
-        if mtu is not None:
-            with contextlib.closing(Requests()) as requests:
+        with contextlib.closing(Requests()) as requests:
+            # First: otherwise a packet on its way would make the kernel send ARP requests.
+            requests.add_neighbour(interface, link.address, link.mac)
+            requests.set_up(interface)
+            if mtu is not None:
                 requests.add_neighbours_route(link.address, interface, mtu)
-                requests.carry_out()
+            requests.carry_out()
         router.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
 
 

@@ -22,10 +22,10 @@ with the rate if there is one, and one without a limit for theirs.
 
 import contextlib
 import functools
-import ipaddress
 import math
+import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -35,11 +35,10 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
 from pyroute2.netlink.rtnl.tcmsg import sched_netem, sched_template, tcmsg
 
+from testbed.network.address_filters import ROOT, SOURCE, packed_filters
 from testbed.network.links import Shape
 from testbed.network.netlink import Requests
 
-ROOT = 0x0001_0000
-"""Handle 1:, the HTB at the root of an interface's egress."""
 COUNTED = 0x0001_0010
 """Class 1:10, for all traffic that no filter sends elsewhere."""
 UNCOUNTED = 0x0001_0020
@@ -59,7 +58,6 @@ _IN_ORDER = 2**32 - 1
 """Bytes per second, 34 Gbit/s. A netem with a rate keeps packets in order, whatever their jitter."""
 _CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
-_ETHERTYPE_IPV4 = 0x0800
 UNLIMITED = 125_000_000_000
 """Bytes per second, 1 tbit/s: HTB has no "unlimited"."""
 _FRAME = 1514
@@ -71,8 +69,6 @@ _AT_ONCE = 10**15
 _MOST = 2**32 - 1
 _WAITING = 100_000
 """Packets that may wait for the rate in a netem without a queue of a length."""
-SOURCE, DESTINATION = 12, 16
-"""Offsets of the addresses in an IPv4 header."""
 How: TypeAlias = Literal["add", "change"]
 _AS_IT_IS = Shape()
 
@@ -85,16 +81,9 @@ class _WithBytes(tcmsg):  # type: ignore[misc]  # pyroute2 has no types
         return getattr(sched_template, plug)
 
 
-def shape_egress(netlink: IPRoute, interface: int, shape: Shape) -> None:
-    """Shape an interface's egress and count it; without a rate everything passes."""
-    add_root(netlink, interface)
-    set_class(netlink, "add", interface, COUNTED, shape.rate)
-    add_leaves(netlink, interface, shape)
-
-
 @functools.cache
 def packed_egress(shape: Shape) -> bytes:
-    """Return the requests of ``shape_egress`` for any interface, for ``requests.Requests.shape``."""
+    """Return the requests that shape an interface's egress and count it, for ``Requests.shape``."""
     with IPBatch() as packed:
         add_root(packed, 0)
         set_class(packed, "add", 0, COUNTED, shape.rate)
@@ -103,7 +92,7 @@ def packed_egress(shape: Shape) -> bytes:
 
 
 def packed_leaves(shape: Shape, below: int = COUNTED, handles: Handles = _HANDLES) -> bytes:
-    """Return the requests of ``add_leaves`` for any interface."""
+    """Return the requests to add what holds the packets of a class, for ``Requests.shape``."""
     return _packed(_leaves(0, shape, below, handles))
 
 
@@ -192,68 +181,22 @@ class Egress:
         self._splits = self._splits or shape.needs_netem
 
 
-def count_ingress(
-    netlink: IPRoute,
-    interface: int,
-    uncounted: Iterable[str],
-    shape: Shape = _AS_IT_IS,
-    above: Sequence[str] = (),
-) -> None:
-    """Count what a router's interface sends to a device, except from some IPv4 source addresses.
+def packed_counting(shape: Shape, filters: Mapping[tuple[int, str], int]) -> bytes:
+    """Return the requests that shape an interface's egress and count it by addresses.
 
     Args:
-        uncounted: these addresses, whose traffic goes to ``UNCOUNTED``.
-        shape: of the counted traffic.
-        above: addresses of which the traffic is counted, too, but in ``FROM_ABOVE``.
+        shape: of what is counted in ``COUNTED``.
+        filters: handles of the classes that count an address's traffic apart from that, by ``SOURCE``
+            or ``DESTINATION`` and the address; ``UNCOUNTED`` is there without any.
+
+    Returns:
+        The requests for any interface, for ``Requests.shape``.
     """
-    _count(netlink, interface, uncounted, (SOURCE,), shape)
-    if above:
-        set_class(netlink, "add", interface, FROM_ABOVE, None)
-    for address in above:
-        add_filter(netlink, interface, FROM_ABOVE, {SOURCE: address})
-
-
-def count_egress(netlink: IPRoute, interface: int, uncounted: Iterable[str]) -> None:
-    """Count what an interface sends, except to or from some IPv4 addresses."""
-    _count(netlink, interface, uncounted, (SOURCE, DESTINATION), _AS_IT_IS)
-
-
-def _count(
-    netlink: IPRoute,
-    interface: int,
-    uncounted: Iterable[str],
-    places: Iterable[int],
-    shape: Shape,
-) -> None:
-    add_root(netlink, interface)
-    set_class(netlink, "add", interface, COUNTED, shape.rate)
-    add_leaves(netlink, interface, shape)
-    set_class(netlink, "add", interface, UNCOUNTED, None)
-    for address in uncounted:
-        for place in places:
-            add_filter(netlink, interface, UNCOUNTED, {place: address})
-
-
-def add_filter(netlink: IPRoute, interface: int, target: int, addresses: Mapping[int, str]) -> None:
-    """Send the packets with some IPv4 addresses to a class.
-
-    Args:
-        target: the class's handle.
-        addresses: by ``SOURCE`` or ``DESTINATION``; with both, both have to match.
-    """
-    netlink.tc(
-        "add-filter",
-        "u32",
-        interface,
-        parent=ROOT,
-        prio=1,
-        protocol=_ETHERTYPE_IPV4,
-        target=target,
-        keys=[
-            f"{int(ipaddress.IPv4Address(address)):#010x}/0xffffffff+{place}"
-            for place, address in addresses.items()
-        ],
-    )
+    with IPBatch() as packed:
+        for handle in dict.fromkeys((UNCOUNTED, *filters.values())):
+            set_class(packed, "add", 0, handle, None)
+        classes = bytes(packed.batch)
+    return packed_egress(shape) + classes + packed_filters({}, filters)
 
 
 def bucket(rate: int | None) -> int:
@@ -266,19 +209,21 @@ def missing_disciplines() -> dict[str, str]:
 
     They are tried on the current network namespace's loopback interface and removed again.
     """
+    at_root = (TC_H_ROOT, ROOT)
+    attempts = {
+        "htb": packed_egress(_AS_IT_IS),
+        "u32": packed_counting(_AS_IT_IS, {(SOURCE, "127.0.0.1"): UNCOUNTED}),
+        "tbf": _packed([_splitter("add", 1, _AS_IT_IS, at_root)]),
+        "netem": _packed([_netem("add", 1, Shape(delay=0.001), at_root)]),
+    }
     missing = {}
-    at_root = _splitter("add", 1, _AS_IT_IS, (TC_H_ROOT, ROOT))
-    with IPRoute() as netlink:
-        for name, attempt in (
-            ("htb", lambda: add_root(netlink, 1)),
-            ("u32", lambda: count_ingress(netlink, 1, ["127.0.0.1"])),
-            ("tbf", lambda: netlink.nlm_request_batch([at_root])),
-            ("netem", lambda: netlink.tc("add", "netem", 1, ROOT, delay=1000)),
-        ):
+    with IPRoute() as netlink, contextlib.closing(Requests()) as requests:
+        for name, attempt in attempts.items():
+            requests.shape(1, attempt)
             try:
-                attempt()
-            except NetlinkError as error:
-                missing[name] = str(error.args[-1])
+                requests.carry_out()
+            except OSError as error:
+                missing[name] = os.strerror(error.errno or 0)
             with contextlib.suppress(NetlinkError):
                 netlink.tc("del", None, 1, ROOT, parent=TC_H_ROOT)
     return missing
@@ -305,12 +250,6 @@ def set_class(netlink: IPRoute, how: How, interface: int, handle: int, rate: int
         cburst=most_at_once,
         quantum=200_000,  # matters only between classes that share a parent's rate: none do
     )
-
-
-def add_leaves(netlink: IPRoute, interface: int, shape: Shape) -> None:
-    """Add what holds the packets of ``COUNTED``: a network emulator and a queue, if asked for."""
-    if messages := _leaves(interface, shape, COUNTED, _HANDLES):
-        netlink.nlm_request_batch(messages)
 
 
 def _leaves(interface: int, shape: Shape, below: int, handles: Handles) -> list[tcmsg]:

@@ -11,7 +11,13 @@ from pyroute2 import IPRoute
 
 from testbed.network import building
 from testbed.network.building import Queues
-from testbed.network.fair_queues import FIRST, FairEgress, most_pairs, share_fairly, super_frame
+from testbed.network.fair_queues import (
+    FIRST,
+    FairEgress,
+    most_pairs,
+    packed_fair_egress,
+    super_frame,
+)
 from testbed.network.links import MOST_PAIRS, Link, Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import UNCOUNTED
@@ -183,11 +189,8 @@ def test_each_of_hundreds_of_pairs_has_a_class_of_its_own(up: bool) -> None:
 
 
 def test_more_pairs_than_there_are_classes_are_refused() -> None:
-    with (
-        contextlib.closing(Requests()) as requests,
-        pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"),
-    ):
-        share_fairly(requests, 2, Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
+    with pytest.raises(ValueError, match="4,096 pairs share a link: 4,095 at most can"):
+        packed_fair_egress(Shape(RATE), [("10.0.0.1", "10.0.0.2")] * (MOST_PAIRS + 1))
 
 
 @real
@@ -197,7 +200,7 @@ def test_a_direction_is_shared_by_as_many_pairs_as_its_rate_has_room_for(rate: i
         pairs = [(f"10.77.{i >> 8}.{i & 255}", "10.77.255.1") for i in range(most_pairs(rate))]
         assert pairs
         with contextlib.closing(Requests()) as requests:
-            share_fairly(requests, 1, Shape(rate), pairs)  # 1: this namespace's loopback
+            requests.shape(1, packed_fair_egress(Shape(rate), pairs))  # 1: the loopback here
             requests.carry_out()
 
     isolated(body)

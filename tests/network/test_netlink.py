@@ -15,13 +15,18 @@ from testbed.network import building
 from testbed.network.building import Queues
 from testbed.network.links import Link, Shape
 from testbed.network.netlink import Requests
-from testbed.network.shaping import packed_egress, shape_egress
+from testbed.network.shaping import COUNTED, packed_egress, set_class
 from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network, new_network
 
 
+def _rate(p: IPBatch) -> None:
+    p.tc("add", "htb", 7, 0x10000, default=0x10)
+    set_class(p, "add", 7, COUNTED, 5_000_000)
+
+
 def _rate_delay_loss_and_damage(p: IPBatch) -> None:
-    shape_egress(p, 7, Shape(5_000_000))
+    _rate(p)
     shares = {"delay": 40_000, "loss": 1, "prob_corrupt": 20, "corr_corrupt": 0}
     # In 40 ms 417 of the smallest frames are on the way.
     p.tc("add", "netem", 7, 0x100000, parent=0x300001, limit=100_417, **shares)
@@ -45,7 +50,7 @@ _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = 
     ),
     "shape": (
         lambda r: r.shape(7, packed_egress(Shape(5_000_000))),
-        lambda p: shape_egress(p, 7, Shape(5_000_000)),
+        _rate,
     ),
     # Our message holds the share of damaged frames even if it is 0, and pyroute2's only if it is not.
     "delay, loss and damage": (

@@ -8,6 +8,7 @@ from pyroute2 import IPRoute
 
 from testbed.doctor.attempts import missing_disciplines
 from testbed.network import building, packet_trains, shaping
+from testbed.network.address_filters import ROOT
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.links import CORE, Link, Shape
 from testbed.network.probe import TRIES, ProbedDirection, probe
@@ -87,7 +88,7 @@ def test_shaping_that_is_gone_or_wrong_is_found(rate: int | None, direction: str
         with there, IPRoute() as netlink:
             interface = DEVICE_INDEX if uplink else DEVICE_INDEX + 1
             if rate is None:
-                netlink.tc("del", "htb", interface, shaping.ROOT)
+                netlink.tc("del", "htb", interface, ROOT)
             else:
                 shaping.set_class(netlink, "change", interface, shaping.COUNTED, rate)
 

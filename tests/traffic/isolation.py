@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ import pytest
 from pyroute2 import IPRoute
 
 from testbed.doctor.attempts import try_in_child
+from testbed.network.links import Shape
+from testbed.network.netlink import Requests
+from testbed.network.shaping import packed_counting
 from testbed.nodes.linux import CLONE_NEWNET, inside_network, new_network, set_sysctl, unshare
 from testbed.nodes.user_namespace import enter_user_namespace
 
@@ -44,6 +47,13 @@ def real(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that makes namespaces."""
     marked: Callable[..., None] = pytest.mark.real(_skip(test))
     return marked
+
+
+def count(interface: int) -> None:
+    """Count what an interface of the current namespace sends."""
+    with closing(Requests()) as requests:
+        requests.shape(interface, packed_counting(Shape(), {}))
+        requests.carry_out()
 
 
 def isolated(body: Callable[[], None]) -> None:

@@ -6,9 +6,9 @@ import time
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.network.shaping import COUNTED, UNCOUNTED, count_ingress
+from testbed.network.shaping import COUNTED, UNCOUNTED
 from testbed.nodes.linux import inside_network
-from tests.traffic.isolation import isolated, real, send_datagrams, two_hosts
+from tests.traffic.isolation import count, isolated, real, send_datagrams, two_hosts
 from traffic import TrafficError
 from traffic.counters import COUNTS, Meter, read_all
 
@@ -18,8 +18,8 @@ def test_a_meter_reads_the_same_counters_as_pyroute2() -> None:
     def body() -> None:
         far = two_hosts()
         index = socket.if_nametoindex("near")
+        count(index)
         with IPRoute() as netlink:
-            count_ingress(netlink, index, [])
             meter = Meter(index, COUNTED)
             before = read_all([meter])[0]
             assert before["class_frames"] == 0
@@ -91,8 +91,8 @@ def test_a_missing_interface_or_class_is_reported() -> None:
             Meter(99, None).read()
         with pytest.raises(TrafficError, match=r"class 0x10010 of interface \d+ cannot be read"):
             Meter(index, COUNTED).read()
+        count(index)
         with IPRoute() as netlink:
-            count_ingress(netlink, index, [])
             meter = Meter(index, UNCOUNTED)
             meter.read()
             netlink.link("del", index=index)
@@ -107,8 +107,7 @@ def test_a_meter_may_count_from_now_on() -> None:
     def body() -> None:
         two_hosts()
         index = socket.if_nametoindex("near")
-        with IPRoute() as netlink:
-            count_ingress(netlink, index, [])
+        count(index)
         send_datagrams(30)
         whole = Meter(index, COUNTED)
         for handle in (COUNTED, None):

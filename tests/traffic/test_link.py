@@ -11,12 +11,13 @@ import pytest
 from pyroute2 import IPRoute
 from scapy.utils import RawPcapWriter
 
-from testbed.network.shaping import COUNTED, count_ingress
+from testbed.network.shaping import COUNTED
 from testbed.nodes.linux import inside_network
 from tests.traffic.isolation import (
     FAR,
     NEAR,
     Capturing,
+    count,
     isolated,
     offload_off,
     real,
@@ -33,8 +34,7 @@ tshark_needed = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshar
 
 def counting(interface: str) -> Meter:
     index = socket.if_nametoindex(interface)
-    with IPRoute() as netlink:
-        count_ingress(netlink, index, [])
+    count(index)
     return Meter(index, COUNTED)
 
 

@@ -5,8 +5,8 @@ import socket
 import pytest
 from pyroute2 import IPRoute
 
-from testbed.network.shaping import COUNTED, UNCOUNTED, count_ingress
-from tests.traffic.isolation import isolated, real, send_datagrams, two_hosts
+from testbed.network.shaping import COUNTED, UNCOUNTED
+from tests.traffic.isolation import count, isolated, real, send_datagrams, two_hosts
 from traffic import TrafficError
 from traffic.counters import Meter
 from traffic.queue_classes import AT_ONCE, read_classes
@@ -17,13 +17,13 @@ def test_all_classes_are_read_in_the_order_asked_for() -> None:
     def body() -> None:
         two_hosts()
         near = socket.if_nametoindex("near")
+        count(near)
         with IPRoute() as netlink:
-            count_ingress(netlink, near, [])
             many = []
             for number in range(AT_ONCE + 5):
                 netlink.link("add", ifname=f"more{number}", kind="veth")
                 many.append(socket.if_nametoindex(f"more{number}"))
-                count_ingress(netlink, many[-1], [])
+                count(many[-1])
         send_datagrams(100, (1000,))
         asked = [(one, COUNTED) for one in many] + [(near, COUNTED), (near, UNCOUNTED)]
         *idle, counted, apart = read_classes(asked)
