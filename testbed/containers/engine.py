@@ -66,9 +66,6 @@ def connect() -> docker.DockerClient:
 def check(client: docker.DockerClient, containers: int) -> None:
     """Check that the engine can carry a run.
 
-    Args:
-        containers: the number of containers of the run.
-
     Raises:
         HostError: it cannot.
     """

@@ -85,7 +85,6 @@ class Fleet:
     """The containers of a run, which it makes, freezes and removes.
 
     Attributes:
-        run: the run's name.
         folder: the run's folder, which its containers see as ``INSIDE``.
     """
 
@@ -104,7 +103,6 @@ class Fleet:
         """Make the run's folder; no container yet.
 
         Args:
-            run: the run's name.
             image: id of the image.
             files: contents of the files in /etc that the containers share, by their names there.
             first: the command of the containers' first process, which waits for the run's end.
@@ -190,11 +188,6 @@ class Fleet:
         (self._names / device.name).mkdir()
         etc_files.write(self._names / device.name, etc_files.own(device.name))
         mounts = self._mounts | self.name_files(device.name)
-        limits: dict[str, Any] = {}
-        if device.memory is not None:
-            limits |= {"mem_limit": device.memory, "memswap_limit": device.memory}
-        if device.cpus is not None:
-            limits["nano_cpus"] = round(device.cpus * 1e9)
         host = self._api.create_host_config(
             network_mode="none",
             read_only=True,
@@ -208,7 +201,9 @@ class Fleet:
                 Mount(inside, path, type="bind", read_only=True) for path, inside in mounts.items()
             ],
             log_config=LogConfig(type="none"),
-            **limits,
+            mem_limit=device.memory,
+            memswap_limit=device.memory,
+            nano_cpus=round(1e9 * (device.cpus or 0)),  # 0 is no limit
         )
         made = self._api.create_container(
             self._image,

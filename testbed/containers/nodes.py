@@ -6,6 +6,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pkgutil import resolve_name
 
 from testbed.channel import Channel
 from testbed.containers import engine, processors
@@ -15,16 +16,13 @@ from testbed.containers.role_connections import RoleConnections
 from testbed.messages.agent_reports import NodeEvent, ProcessExited, ProcessStarted
 from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import Load
-from testbed.nodes import entry_point, etc_files, run_names
+from testbed.nodes import etc_files, run_names
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device, Nodes
 
 
 def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> Nodes:
     """Make the nodes of a run, which have no containers yet.
-
-    Args:
-        load: what roles load.
 
     Raises:
         HostError: there is no usable engine.
@@ -47,7 +45,7 @@ def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> No
         mounts=chosen["mounts"],
         environment=chosen["environment"],
     )
-    shared = entry_point.resolve(load["shared"])(load["arguments"])
+    shared = resolve_name(load["shared"])(load["arguments"])
     inside: Load = {"entry": load["entry_inside"], "arguments": load["arguments"]}
     return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared))
 

@@ -129,11 +129,6 @@ def _carry_out(place: Beside, home: Path, request: StartProgram) -> int:
 
 def _create(api: docker.APIClient, place: Beside, home: Path, request: StartProgram) -> str:
     """Create a program's container; return the engine's id of it."""
-    limits: dict[str, Any] = {}
-    if place.memory is not None:
-        limits |= {"mem_limit": place.memory, "memswap_limit": place.memory}
-    if place.cpus is not None:
-        limits["nano_cpus"] = round(place.cpus * 1e9)
     beside = f"container:{place.container}"
     host = api.create_host_config(
         network_mode=beside,
@@ -150,7 +145,9 @@ def _create(api: docker.APIClient, place: Beside, home: Path, request: StartProg
             ),
         ],
         log_config=LogConfig(type="none"),
-        **limits,
+        mem_limit=place.memory,
+        memswap_limit=place.memory,
+        nano_cpus=round(1e9 * (place.cpus or 0)),  # 0 is no limit
     )
     # Without a command, the image's entry point, command and working folder stay.
     own: dict[str, Any] = {}

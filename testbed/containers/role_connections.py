@@ -57,19 +57,13 @@ class SharedDescriptors(Protocol):
 
 
 class RoleConnections:
-    """The socket that a run's containers connect to, and their connections.
-
-    Attributes:
-        path: path of the socket.
-    """
+    """The socket that a run's containers connect to, and their connections."""
 
     def __init__(self, folder: Path, load: Load, shared: SharedDescriptors) -> None:
         """Listen on a socket in the run's folder.
 
         Args:
             folder: the run's folder, which containers see.
-            load: what every container loads.
-            shared: what roles share by descriptor.
         """
         self.path = folder / SOCKET
         self._load = load

@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from pkgutil import resolve_name
 
 from testbed.channel import Channel
 from testbed.containers.fleet import INSIDE
@@ -23,7 +24,6 @@ from testbed.messages.processes import (
     LoadRole,
     RunRole,
 )
-from testbed.nodes import entry_point
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     for standard in (1, 2):
         os.dup2(descriptors[0], standard)
     try:
-        prepared = entry_point.resolve(load.entry)(load.arguments)
+        prepared = resolve_name(load.entry)(load.arguments)
     except Exception as error:
         traceback.print_exc()
         _report(agent, RunFailed(f"{type(error).__name__}: {error}"[:2000]))

@@ -19,7 +19,7 @@ class Load(TypedDict):
         arguments: the argument of all three functions; nodes know none of its keys.
         entry_inside: the same as ``entry``, for a container that loads for itself.
         shared: for such containers, makes what their roles share by descriptor.
-        anew: True for a fork server in a new interpreter; see ``testbed.nodes.new_fork_server``.
+        anew: True for a fork server in a new interpreter; see ``fork_server.serve_anew``.
     """
 
     entry: str

@@ -25,7 +25,6 @@ class ControlGroup:
     """A directory in a cgroup hierarchy.
 
     Attributes:
-        path: the directory.
         version: 1 (a hierarchy of one controller) or 2.
     """
 
@@ -71,14 +70,6 @@ class ControlGroup:
                 os.kill(int(process), signal.SIGKILL)
         self.thaw()  # a frozen process of v1 dies only now, and does nothing else before
 
-    def processor_seconds(self) -> float:
-        """Return the processor time of all its processes so far, in seconds.
-
-        Raises:
-            OSError: it cannot be read: the group is gone, or of a hierarchy that does not count it.
-        """
-        return processor_seconds(self.path)
-
     def remove(self) -> None:
         """Remove the group and those below it; their processes must have ended, or have been killed."""
         for path in sorted(self.path.glob("*/"), reverse=True):
@@ -114,7 +105,7 @@ def processor_seconds(group: Path) -> float:
     """Return the processor time of a group's processes so far, in seconds, in v2 or v1's cpuacct.
 
     Raises:
-        OSError: the group does not count it.
+        OSError: the group is gone, or does not count it.
     """
     usage = group / "cpuacct.usage"
     if usage.exists():
@@ -201,7 +192,7 @@ def create_account(group: ControlGroup | None) -> ControlGroup | None:
         account = ControlGroup(place.path / group.path.name, place.version)
         with contextlib.suppress(OSError, KeyError):
             account.path.mkdir(exist_ok=True)
-            account.processor_seconds()
+            processor_seconds(account.path)
             if os.access(account.members_file, os.W_OK):
                 return account
             account.path.rmdir()

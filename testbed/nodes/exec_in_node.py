@@ -271,7 +271,6 @@ def _end_children() -> None:
 
 
 def _children() -> Iterator[int]:
-    """Yield the ids of this process's children."""
     for process in linux.processes():
         with contextlib.suppress(OSError):  # it has just ended
             if int(linux.stat_of(process)[1]) == os.getpid():

@@ -20,55 +20,31 @@ leave a lock held by another thread; the warm-up therefore runs with one compute
 import contextlib
 import errno
 import gc
+import json
 import os
 import selectors
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from pkgutil import resolve_name
+from typing import Any, NoReturn, TypeAlias, TypedDict, TypeVar
 
 from testbed.channel import Channel
 from testbed.messages.agent_reports import LibrariesLoaded, ProcessExited, ProcessStarted, RunFailed
 from testbed.messages.codec import send
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.processes import FORK_REQUESTS, ForkRole, SignalRole
 from testbed.messages.requests import Load
-from testbed.nodes import entry_point, etc_files, joining_container, linux
+from testbed.nodes import etc_files, joining_container, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.confinement import confine, needed, seclude
 from testbed.nodes.role_output import RoleOutput
 from testbed.nodes.run_names import FORK_SERVER, TITLES
 from testbed.signal_handlers import STOPPING
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The surroundings of the nodes that are made here.
-
-    Attributes:
-        files: contents of the files in /etc that they share, by their names there.
-        read: paths of the host's files that roles read.
-        written: a folder with a folder for each device, in which that may write; None if none may.
-        folder: what is seen in its place; None for itself.
-    """
-
-    files: Mapping[str, str]
-    read: Sequence[str]
-    written: str | None = None
-    folder: str | None = None
-
-    def prepare(self) -> "Seen":
-        """Prepare this process's mount namespace; return what nodes see of it."""
-        etc_files.cover(self.files)
-        if self.written is not None and self.folder is not None:
-            linux.mount(self.folder, self.written, "", linux.MS_BIND)
-        written = None if self.written is None else Path(self.written)
-        shown = needed([*self.read, *([] if self.written is None else [self.written])])
-        seclude(shown)
-        return Seen(shown, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +58,21 @@ class Seen:
 
     shown: Sequence[Path] = ()
     written: Path | None = None
+
+
+def _prepare(nodes: PlannedNodes) -> Seen:
+    """Prepare this process's mount namespace, of which nodes get a copy; return what they see of it."""
+    etc_files.cover(etc_files.shared(nodes["addresses"]))
+    read, written = nodes.get("read", ()), nodes.get("written")
+    if written is None:
+        shown = needed(read)
+        seclude(shown)
+        return Seen(shown)
+    if (folder := nodes.get("folder")) is not None:
+        linux.mount(folder, written, "", linux.MS_BIND)
+    shown = needed([*read, written])
+    seclude(shown)
+    return Seen(shown, Path(written))
 
 
 A = TypeVar("A")
@@ -101,7 +92,7 @@ def _fail(control: Channel, error: Exception) -> None:
         pass
 
 
-def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> None:
+def serve(control: Channel, load: Load, nodes: PlannedNodes | None) -> None:
     """Serve requests until the other end of ``control`` closes.
 
     It answers with events of nodes, in which process ids are as seen from here; either
@@ -109,7 +100,7 @@ def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> No
 
     Args:
         load: its ``entry`` makes the ``Role``.
-        surroundings: of the nodes that are made here; None if nodes are containers.
+        nodes: those that are made here; None if nodes are containers.
     """
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     linux.set_title(FORK_SERVER)
@@ -119,8 +110,8 @@ def serve(control: Channel, load: Load, surroundings: Surroundings | None) -> No
     # What is loaded stays: a search of it for garbage would take a tenth of the loading.
     gc.disable()
     try:
-        role: Role[Any] = entry_point.resolve(load["entry"])(load["arguments"])
-        seen = Seen() if surroundings is None else surroundings.prepare()
+        role: Role[Any] = resolve_name(load["entry"])(load["arguments"])
+        seen = Seen() if nodes is None else _prepare(nodes)
     except Exception as error:
         _fail(control, error)
         return
@@ -295,3 +286,52 @@ def _contain(device: str, descriptors: Sequence[int], seen: Seen) -> None:
     linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
     socket.sethostname(device)
     confine(device, seen.shown, seen.written)
+
+
+# -- in a new interpreter, which has loaded what roles need and nothing else
+#
+# A device copies each page on which it counts references. Of a process that has planned a run these are
+# more pages than of a new interpreter, which has fewer Python objects; with many devices they cost more
+# than loading torch a second time.
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    f"from {__name__} import serve_handed; serve_handed(int(sys.argv[1]))"
+)
+"""Looks for modules where this process does: a plug-in's are not where the interpreter's are."""
+
+
+class _Handed(TypedDict):
+    """The content of the file that the new interpreter reads, as JSON; the file has no name."""
+
+    control: int
+    load: Load
+    nodes: PlannedNodes | None
+
+
+def serve_anew(control: Channel, load: Load, nodes: PlannedNodes | None) -> NoReturn:
+    """Serve as ``serve`` does, in a new interpreter in place of this one.
+
+    All descriptors that are open are inherited, at their numbers, as a fork would.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+    """
+    handed = _Handed(control=control.fileno(), load=load, nodes=nodes)
+    file = os.memfd_create("load")
+    with os.fdopen(os.dup(file), "w", encoding="utf-8") as written:
+        json.dump(handed, written)
+    for descriptor in linux.open_descriptors():
+        os.set_inheritable(descriptor, True)
+    options = ("-P", "-X", f"utf8={sys.flags.utf8_mode}", "-c", _PROGRAM)
+    os.execv(
+        sys.executable, [sys.executable, *options, str(file), json.dumps([*map(str, sys.path)])]
+    )
+
+
+def serve_handed(file: int) -> None:
+    """Serve with what ``serve_anew`` has handed; the only call of the new interpreter."""
+    with os.fdopen(file, "rb") as read:
+        read.seek(0)
+        handed: _Handed = json.load(read)
+    serve(Channel.from_descriptor(handed["control"]), handed["load"], handed["nodes"])

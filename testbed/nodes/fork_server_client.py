@@ -9,18 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from testbed.channel import Channel
 from testbed.messages.agent_reports import NODE_EVENTS, NodeEvent, RunFailed
 from testbed.messages.codec import send
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.processes import ForkRole, SignalRole
 from testbed.messages.requests import Load
-from testbed.nodes import fork_server, linux, new_fork_server
+from testbed.nodes import fork_server, linux
 
 
 class ForkServerClient:
-    """A fork server and the channel to it.
-
-    Attributes:
-        channel: the channel on which it receives requests and reports events.
-        process: its process id.
-    """
+    """A fork server and the channel to it."""
 
     def __init__(
         self,
@@ -28,7 +24,7 @@ class ForkServerClient:
         own: Channel,
         *,
         apart: bool,
-        surroundings: fork_server.Surroundings | None = None,
+        nodes: PlannedNodes | None = None,
     ) -> None:
         """Fork the server; the calling process must have one thread.
 
@@ -36,7 +32,7 @@ class ForkServerClient:
             load: what it loads, and whether it is a new interpreter.
             own: the caller's own channel, closed in the server so that it ends with the caller.
             apart: True for a pid namespace of its own, so that the kernel ends all nodes with it.
-            surroundings: see ``fork_server.serve``.
+            nodes: see ``fork_server.serve``.
         """
         self.channel, theirs = Channel.pair()
         self._apart = apart
@@ -52,8 +48,8 @@ class ForkServerClient:
             self.channel.close()
             own.close()
             linux.unshare(linux.CLONE_NEWNS)
-            serve = new_fork_server.execute if load.get("anew") else fork_server.serve
-            serve(theirs, load, surroundings)
+            serve = fork_server.serve_anew if load.get("anew") else fork_server.serve
+            serve(theirs, load, nodes)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -133,7 +133,6 @@ class ForkedCommand:
     """A function that runs as a command would: in a process of its own, with pipes to it and from it.
 
     Attributes:
-        process: its id.
         output: the descriptor of what it writes to its standard output.
         status: its exit status, negative for a signal; None before its end is seen.
     """

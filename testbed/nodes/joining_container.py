@@ -64,7 +64,8 @@ def _share(first: int, namespaces: Iterable[str]) -> tuple[int, int]:
     process = Path(f"/proc/self/fd/{opened}")
     if not (process / "ns" / "pid").samefile("/proc/self/ns/pid"):
         raise ProcessLookupError(f"process {first} is not the container's")
-    user, group = (_ids(process, which) for which in ("Uid", "Gid"))
+    status = linux.fields_of(process / "status")
+    user, group = (int(status[which][1]) for which in ("Uid", "Gid"))  # the effective ones
     handles = {
         name: os.open(process / "ns" / name, os.O_RDONLY | os.O_CLOEXEC) for name in namespaces
     }
@@ -97,12 +98,3 @@ def control_groups(process: int | Path) -> Iterator[Path]:
                 continue
             done.add(mount.point)
             yield mount.point / group.removeprefix(mount.root).lstrip("/") / "cgroup.procs"
-
-
-def _ids(process: Path, which: str) -> int:
-    """Return the effective user or group of a process in /proc; ``which`` is "Uid" or "Gid"."""
-    for line in (process / "status").read_text("utf-8", "replace").splitlines():
-        name, _, values = line.partition(":")
-        if name == which:
-            return int(values.split()[1])
-    raise ProcessLookupError(f"process {process} has no {which}")

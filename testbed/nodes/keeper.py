@@ -12,16 +12,20 @@ It is one process with one thread and never waits for a program.
 """
 
 import contextlib
+import ipaddress
 import os
 import re
 import selectors
 import signal
+import socket
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
+
+import psutil
 
 from testbed.channel import Channel
 from testbed.messages.codec import send
@@ -40,7 +44,6 @@ from testbed.messages.keeper_messages import (
 from testbed.nodes import forked_process, linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.fork_server import Role
-from testbed.nodes.listening import Listener, listeners, sockets_of
 from testbed.nodes.program_output import Followed, ProgramOutput, values_of_json, values_of_match
 
 MARK = "TESTBED_PROGRAM"
@@ -61,6 +64,10 @@ Become: TypeAlias = Callable[[StartProgram, Sequence[str] | None], int]
 
 It returns the exit status, or not at all; what it says goes to its standard output.
 """
+
+
+_Port: TypeAlias = tuple[str, int]
+"""``tcp`` or ``udp``, and the number."""
 
 
 class KeeperArguments(TypedDict):
@@ -108,10 +115,8 @@ class _Program:
     """A program that runs.
 
     Attributes:
-        request: the request to start it.
         process: its first process.
         began: when it was started, in seconds of CLOCK_MONOTONIC.
-        ready: whether it is ready.
         ended: when its first process ended, and with which status; None while it runs.
         only_here: since when it listens on the loopback alone; None if it does not.
         checking: the process of a ``command`` that tries whether it is ready; None while none runs.
@@ -129,7 +134,7 @@ class _Program:
     ended: tuple[float, int] | None = None
     only_here: float | None = None
     checking: int | None = None
-    ports: set[tuple[str, int]] = field(default_factory=set)
+    ports: set[_Port] = field(default_factory=set)
     warned: bool = False
 
 
@@ -276,7 +281,6 @@ class Keeper:
                     self._is_ready(checks[process])
 
     def _look(self) -> None:
-        """Do what is due."""
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
             for program in self._programs.values():
@@ -377,7 +381,7 @@ class Keeper:
 
     def _look_at_port(self, program: _Program, port: int, now: float) -> str | None:
         """Find out if a port can be reached; return why it will not be, or None."""
-        own = [one for one in listeners() if one.protocol == "tcp" and one.port == port]
+        own = [one for one in _listeners() if one.port == ("tcp", port)]
         if any(not one.only_here for one in own):
             self._is_ready(program)
         elif own:
@@ -397,30 +401,45 @@ class Keeper:
 
     def _look_at_ports(self) -> None:
         """Report the ports that programs have opened, for the tables of traffic."""
-        found = {one.inode: one for one in listeners() if not one.only_here}
         known = {port for one in self._programs.values() for port in one.ports}
-        new = {(one.protocol, one.port) for one in found.values()} - known
-        if not new:
-            return
-        for process in self._processes():
-            name = self._program_of(process)
-            if name not in self._programs:
-                continue
-            own = [found[inode] for inode in sockets_of(process) if inode in found]
-            self._opened(self._programs[name], own)
-
-    def _opened(self, program: _Program, sockets: Sequence[Listener]) -> None:
-        ports = {(one.protocol, one.port) for one in sockets} - program.ports
-        if ports:
+        new: dict[str, set[_Port]] = {}
+        for one in _listeners():
+            if not one.only_here and one.port not in known and one.process is not None:
+                new.setdefault(self._program_of(one.process), set()).add(one.port)
+        for name in new.keys() & self._programs.keys():
             self._ports_period = _FIRST_PORTS  # others may follow
-            program.ports |= ports
-            of = {
-                kind: sorted(port for own, port in ports if own == kind) for kind in ("tcp", "udp")
-            }
-            self._report(PortsOpened(program.request.program, of["tcp"], of["udp"]))
+            self._programs[name].ports |= new[name]
+            tcp, udp = (
+                sorted(port for own, port in new[name] if own == kind) for kind in ("tcp", "udp")
+            )
+            self._report(PortsOpened(name, tcp, udp))
 
     def _report(self, report: KeeperReport) -> None:
         send(self._channel, report)
+
+
+class _Listener(NamedTuple):
+    """A socket of this process's network namespace that waits for others.
+
+    Attributes:
+        only_here: True if it can be reached over the loopback only.
+        process: one that has it open; None if there is none.
+    """
+
+    port: _Port
+    only_here: bool
+    process: int | None
+
+
+def _listeners() -> Iterator[_Listener]:
+    for one in psutil.net_connections("inet"):
+        is_tcp = one.type == socket.SOCK_STREAM
+        if one.laddr and (one.status == psutil.CONN_LISTEN if is_tcp else not one.raddr):
+            address = ipaddress.ip_address(one.laddr.ip)
+            if isinstance(address, ipaddress.IPv6Address):
+                address = address.ipv4_mapped or address
+            port = "tcp" if is_tcp else "udp", one.laddr.port
+            yield _Listener(port, address.is_loopback, one.pid)
 
 
 def _is_looked_at(program: _Program) -> bool:

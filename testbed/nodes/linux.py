@@ -195,6 +195,34 @@ def stat_of(process: int | str) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+def fields_of(path: str | Path) -> dict[str, list[str]]:
+    """Return the words of each line of a file in /proc such as ``status``, by what is before its colon.
+
+    Raises:
+        OSError: there is no such process, or it is another user's.
+    """
+    lines = Path(path).read_text("utf-8", "replace").split("\n")
+    return {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
+
+
+def one_level_up(process: int) -> int:
+    """Return the id of a process in the parent of its pid namespace.
+
+    Raises:
+        OSError, LookupError: there is no such process, or it is in this process's pid namespace.
+    """
+    return int(fields_of(f"/proc/{process}/status")["NSpid"][-2])
+
+
+def children_of(process: int) -> list[int]:
+    """Return the ids of a process's children; none if it has ended, or the kernel has no such list."""
+    try:
+        path = Path(f"/proc/{process}/task/{process}/children")
+        return [int(one) for one in path.read_text("utf-8", "replace").split()]
+    except OSError:
+        return []
+
+
 def is_over(process: int | str) -> bool:
     """Return True if a process has ended or is a zombie."""
     try:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from testbed.channel import Channel
 from testbed.errors import HostError
 from testbed.messages.agent_reports import NodeEvent
+from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import Load
-from testbed.nodes import control_group, etc_files, linux
+from testbed.nodes import control_group, linux
 from testbed.nodes.control_group import ControlGroup
-from testbed.nodes.fork_server import Surroundings
 from testbed.nodes.fork_server_client import ForkServerClient
 from testbed.nodes.node_interface import Device
 
@@ -21,26 +21,9 @@ NODES_PER_CHECK = 100
 class NamespaceNodes:
     """Nodes made of namespaces; see ``testbed.nodes.node_interface.Nodes``."""
 
-    def __init__(
-        self,
-        load: Load,
-        not_theirs: Channel,
-        addresses: Mapping[str, str],
-        read: Sequence[str],
-        written: str | None = None,
-        *,
-        folder: str | None = None,
-    ) -> None:
-        """Fork the fork server, which gets the arguments, and make the run's control group.
-
-        Args:
-            addresses: of the devices, by their names, for their /etc/hosts.
-            read: paths of the host's files that roles read.
-            written: a folder with a folder for each device, in which that may write; None if none may.
-            folder: where these are instead, for devices to see in its place; None if they are there.
-        """
-        found = Surroundings(etc_files.shared(addresses), read, written, folder)
-        self._fork_server = ForkServerClient(load, not_theirs, apart=True, surroundings=found)
+    def __init__(self, planned: PlannedNodes, load: Load, not_theirs: Channel) -> None:
+        """Fork the fork server, which gets the arguments, and make the run's control group."""
+        self._fork_server = ForkServerClient(load, not_theirs, apart=True, nodes=planned)
         self._group = control_group.create()
         self._account = control_group.create_account(self._group)
         self._networks: dict[str, int] = {}
@@ -81,7 +64,6 @@ class NamespaceNodes:
 
     @property
     def _groups(self) -> list[ControlGroup]:
-        """The run's groups, each once."""
         both = self._group, self._account
         return list(dict.fromkeys(group for group in both if group is not None))
 

@@ -12,7 +12,6 @@ class Device:
     """A node to be made.
 
     Attributes:
-        name: the device's name and host name.
         cpus: processors that it may use, possibly a fraction; None for all.
         memory: bytes that it may use; None for all.
     """

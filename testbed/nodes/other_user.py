@@ -17,6 +17,7 @@ import sys
 import termios
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -52,10 +53,7 @@ def owner_of(process: Path) -> Owner | None:
     Raises:
         OSError: it has ended.
     """
-    fields: dict[str, list[str]] = {}
-    for line in (process / "status").read_text("utf-8", "replace").splitlines():
-        name, _, values = line.partition(":")
-        fields.setdefault(name, values.split())
+    fields = linux.fields_of(process / "status")
     users, groups = set(fields["Uid"]), set(fields["Gid"])
     if len(users) > 1 or len(groups) > 1:
         return None
@@ -116,8 +114,7 @@ def _become(owner: Owner) -> None:
     here = Path.cwd()
     linux.give_up_privileges(owner.user, owner.group, owner.groups)
     linux.hide_own_proc()  # its memory is a copy of root's
-    status = Path("/proc/self/status").read_text("utf-8", "replace")
-    if "CapPrm:\t0000000000000000\n" not in status:
+    if int(linux.fields_of("/proc/self/status")["CapPrm"][0], 16) != 0:
         raise PermissionError("capabilities are left after the change of user")
     try:
         os.chdir(here)
@@ -170,17 +167,11 @@ class _Streams:
 
     def _resize(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         if self.master is not None:
-            with contextlib.suppress(OSError):  # it is hung up
-                size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
-                fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+            with contextlib.suppress(termios.error):  # it is hung up
+                termios.tcsetwinsize(self.master, termios.tcgetwinsize(0))
 
-    @contextlib.contextmanager
-    def resized_with_ours(self) -> Iterator[None]:
-        before = signal.signal(signal.SIGWINCH, self._resize)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGWINCH, before)
+    def resized_with_ours(self) -> AbstractContextManager[None]:
+        return handled({signal.SIGWINCH: self._resize})
 
 
 def _copy_until_end(child: int, copied: Mapping[int, int], master: int | None) -> None:

@@ -32,7 +32,6 @@ class ProgramOutput:
 
     Attributes:
         writing: descriptor of the program's end.
-        last: the last lines.
     """
 
     def __init__(self, file: Path, limit: int) -> None:

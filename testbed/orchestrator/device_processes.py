@@ -13,9 +13,8 @@ from testbed.device_names import (
 from testbed.messages.agent_reports import ProcessExited, ProcessStarted
 from testbed.messages.requests import KillDevice, Request, StartRole
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
-from testbed.orchestrator.liveness import Liveness
+from testbed.orchestrator.liveness import Liveness, processes_of_devices
 from testbed.orchestrator.report_channels import ReportChannels
-from testbed.orchestrator.stalled_processes import processes_of_devices
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.roles.arguments import RestartArguments, RoleArguments, RoleKind

@@ -6,10 +6,12 @@ sooner. A process that was stopped or frozen (by a user, say) cannot receive the
 recognised in /proc and waited for less long than one that computes.
 """
 
+import contextlib
 import math
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 
-from testbed.orchestrator.stalled_processes import is_stalled
+from testbed.nodes import linux
 
 LEAVING_TIMEOUT = 30.0
 """Seconds that workers have to end after the server has ended (it has waited for them before)."""
@@ -17,6 +19,8 @@ SUSPECTED_TIMEOUT = 1.0
 """Seconds that workers have for that if the server suspected them to the last."""
 PAUSED_TIMEOUT = 5.0
 """Seconds that a stopped or frozen worker has after training: a user may let it continue."""
+_FROZEN = ("refrigerator", "freezer_trap", "freezing")
+"""The functions of the kernel in one of which a frozen process waits."""
 LOOK_PERIOD = 0.5
 """Seconds between two searches for stopped or frozen workers."""
 
@@ -76,7 +80,6 @@ class Liveness:
         """Record that training is over, which the server tells all devices.
 
         Args:
-            moment: when.
             processes: process ids by device, as far as they are known.
         """
         self._stopping = moment
@@ -115,3 +118,33 @@ class Liveness:
                 self._paused.setdefault(device, now)
             else:
                 self._paused.pop(device, None)
+
+
+def is_stalled(process: int) -> bool:
+    """Return True if a process was stopped by a signal, or is in a control group that is frozen."""
+    try:
+        if linux.stat_of(process)[0] in ("T", "t"):
+            return True
+        # A frozen process looks asleep; only the kernel function that it waits in tells the difference.
+        waits_in = Path(f"/proc/{process}/wchan").read_text("utf-8", "replace")
+        return any(name in waits_in for name in _FROZEN)
+    except OSError:
+        return False  # the process has ended, or is another user's
+
+
+def processes_of_devices(agent: int, seen: Mapping[int, str]) -> dict[str, int]:
+    """Find the processes of devices that were forked by an agent's fork server.
+
+    Args:
+        seen: the devices by their process ids as the fork server sees them, from inside a pid
+            namespace of its own.
+
+    Returns:
+        The devices' process ids as this process sees them, as far as they can be read.
+    """
+    processes: dict[str, int] = {}
+    for helper in linux.children_of(agent):
+        for process in linux.children_of(helper):
+            with contextlib.suppress(OSError, LookupError):
+                processes[seen[linux.one_level_up(process)]] = process
+    return processes

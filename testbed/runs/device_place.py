@@ -181,8 +181,7 @@ def agent_below(service: int, run: str, first_tunnel: int) -> AgentHere:
 
 def _check_owner(agent: AgentHere, process: Path) -> None:
     """Check that the process taken for a run's agent is the right child and has its owner's rights."""
-    status = (process / "status").read_text("utf-8", "replace")
-    if f"\nPPid:\t{agent.parent}\n" not in status:
+    if linux.fields_of(process / "status")["PPid"] != [str(agent.parent)]:
         raise ProcessLookupError  # the id is another process's now
     if owner_of(process) != owner_of(Path(f"/proc/{agent.parent}")):
         which = "its processes have the rights of several users"
@@ -361,9 +360,7 @@ def _first_process(network: int, opened: contextlib.ExitStack) -> Path:
         with contextlib.suppress(OSError):  # it has just ended, or is another user's
             if Path(f"/proc/{process}/ns/net").stat().st_ino != wanted:
                 continue
-            status = Path(f"/proc/{process}/status").read_text("utf-8", "replace")
-            (ids,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
-            if ids.split()[-1] == "1":
+            if linux.fields_of(f"/proc/{process}/status")["NSpid"][-1] == "1":
                 return _process(process, opened)
     raise ProcessLookupError
 

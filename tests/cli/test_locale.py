@@ -9,7 +9,7 @@ import pytest
 
 from testbed.nodes import run_names
 from testbed.nodes.terminal_job import _has_shell as has_shell
-from testbed.orchestrator.stalled_processes import is_stalled
+from testbed.orchestrator.liveness import is_stalled
 
 EXPERIMENT = """\
 # Größe

@@ -12,8 +12,8 @@ from testbed.orchestrator.liveness import (
     PAUSED_TIMEOUT,
     SUSPECTED_TIMEOUT,
     Liveness,
+    is_stalled,
 )
-from testbed.orchestrator.stalled_processes import is_stalled
 
 WORKERS = ("worker-0", "worker-1", "worker-2")
 

@@ -173,7 +173,6 @@ class Agent:
             self._requests.append((REQUESTS.decode(received), received.descriptors))
 
     def _take(self, event: NodeEvent) -> None:
-        """Take in an event of the nodes, and pass it on."""
         if isinstance(event, ProcessStarted) and self._network:
             self._network.started(event.device, event.process)
         if isinstance(event, ProcessExited) and self._network:
@@ -185,7 +184,6 @@ class Agent:
         send(self._control, event)
 
     def _start(self, request: StartRole, report: int) -> None:
-        """Start a role with its end of a channel for reports."""
         self._nodes.start(request.device, request.role, report)
         os.close(report)
         if self._network:
@@ -276,14 +274,9 @@ class Agent:
 
 
 def _make_nodes(first: Request, control: Channel) -> Nodes:
-    """Make nodes of the kind that the run's plan asks for."""
     assert isinstance(first, LoadRoles)
     if first.nodes["runtime"] == "namespaces":
-        nodes = first.nodes
-        return NamespaceNodes(
-            *(first.load, control, nodes["addresses"], nodes["read"], nodes.get("written")),
-            folder=nodes.get("folder"),
-        )
+        return NamespaceNodes(first.nodes, first.load, control)
     # Imported only here: the other runtime must work without the Docker library.
     from testbed.containers.nodes import container_nodes
 
@@ -316,11 +309,7 @@ def _folders(first: Request) -> "FoldersElsewhere | None":
 
 
 def run(control: Channel) -> int:
-    """Run the agent in this process, which must have one thread; return the exit status.
-
-    Args:
-        control: its end of the channel to the orchestrator.
-    """
+    """Run the agent in this process, which must have one thread; return the exit status."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # the orchestrator decides; the agent ends with it
     try:

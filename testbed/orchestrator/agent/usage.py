@@ -10,8 +10,6 @@ value, and one that was never read counts as the mean of its role.
 import contextlib
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, SERVER_NAME, is_server
 from testbed.nodes import linux
@@ -131,17 +129,12 @@ class Usage:
 
     def _find(self) -> None:
         """Find the processes that the fork server has started since the last call."""
-        if not self._awaited:
+        if not self._awaited or self._fork_server is None:
             return
-        server = self._fork_server
-        try:
-            listed = Path(f"/proc/{server}/task/{server}/children").read_text(encoding="utf-8")
-        except OSError:  # the kernel has no such list, or the fork server has ended
-            return
-        for process in map(int, listed.split()):
+        for process in linux.children_of(self._fork_server):
             if process not in self._roles and process not in self._helpers:
                 with contextlib.suppress(OSError):
-                    device = self._awaited.pop(_one_level_up(process), None)
+                    device = self._awaited.pop(linux.one_level_up(process), None)
                     if device is not None:
                         self.watch(device, process)
 
@@ -151,19 +144,8 @@ def _processor_seconds(process: int) -> float:
     return (int(user) + int(system)) / _TICKS
 
 
-def _fields(path: str) -> Mapping[str, str]:
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    return {name: rest for name, _, rest in (line.partition(":") for line in lines)}
-
-
 def _private_bytes(process: int) -> int:
-    fields = _fields(f"/proc/{process}/smaps_rollup")
+    fields = linux.fields_of(f"/proc/{process}/smaps_rollup")
     return 1024 * sum(
-        int(fields[name].split()[0])
-        for name in ("Private_Clean", "Private_Dirty", "Private_Hugetlb")
+        int(fields[name][0]) for name in ("Private_Clean", "Private_Dirty", "Private_Hugetlb")
     )
-
-
-def _one_level_up(process: int) -> int:
-    """Return the id of a process in the parent of its pid namespace."""
-    return int(_fields(f"/proc/{process}/status")["NSpid"].split()[-2])
