@@ -98,7 +98,7 @@ class PlannedCounts(TypedDict):
         captured: the devices whose links are captured.
         cut_from: the devices that a partition cuts others off from.
         counted, uncounted: the devices whose ingress is counted, and those whose traffic is left out.
-        local, above: as in ``agent.observation.ObservedDevices``.
+        local, above: as in ``network.building.Queues``.
         sockets: the devices whose TCP connections are counted.
         sysctls: settings of the nodes' networks that are not the kernel's own.
         timed: True if the host's own processors are watched.

@@ -54,17 +54,17 @@ class Queues:
             a link's rate.
         fair: the directions whose rate is shared fairly, with the senders and receivers (devices) that
             share it.
-        observed: the devices that those apart talk to.
+        captured: devices whose links are captured.
         local: for a counted device the one on the same machine, whose traffic with it crosses no link
             and is counted separately, too.
         above: for a counted aggregator its server, whose traffic into it is counted separately: it is
-            no ingress from devices.
+            no ingress from devices, and in no sum.
     """
 
     counted: Sequence[str] = ()
     apart: Sequence[str] = ()
     fair: Mapping[Direction, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    observed: Sequence[str] = ()
+    captured: Sequence[str] = ()
     local: Mapping[str, str] = field(default_factory=dict)
     above: Mapping[str, str] = field(default_factory=dict)
 
@@ -103,8 +103,6 @@ def build(
 
 
 class _Builder:
-    """Builds one network; see ``build``."""
-
     def __init__(
         self,
         network: Network,
@@ -276,11 +274,12 @@ def _also_observed(network: Network, queues: Queues) -> tuple[Direction, ...]:
 
     It gets a class of its own there. The last link of its way to a counted device is not among them.
     """
+    observed = [device for device in queues.captured if device not in queues.above]
     own = {network.link(device).index for device in queues.apart}
     counted = {(network.link(device).index, False) for device in queues.counted}
     passed = {
         direction
-        for one, other in itertools.product(queues.apart, queues.observed)
+        for one, other in itertools.product(queues.apart, observed)
         for direction in (*network.route(one, other), *network.route(other, one))
         if direction[0] not in own
     }

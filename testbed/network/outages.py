@@ -61,28 +61,14 @@ def set_carrier(*, there: bool) -> None:
         device.link("set", index=DEVICE_INDEX, proto_down=int(not there))
 
 
-def set_cut(device: str, server: str, *, cut: bool) -> None:
-    """Start or stop dropping all packets between two addresses; to be called inside a router."""
-    with IPRoute() as router:
-        for source, destination in ((device, server), (server, device)):
-            router.rule(
-                "add" if cut else "del",
-                src=source,
-                src_len=32,
-                dst=destination,
-                dst_len=32,
-                action="FR_ACT_BLACKHOLE",
-                priority=_BEFORE_MAIN_TABLE,
-            )
-
-
-def set_silent(device: str, *, up: bool, silent: bool) -> None:
-    """Start or stop dropping all packets from a device (``up``) or to it; call it inside its router."""
-    end = {"src": device, "src_len": 32} if up else {"dst": device, "dst_len": 32}
+def drop(*, add: bool, source: str | None = None, destination: str | None = None) -> None:
+    """Start or stop dropping all packets from an address, or to one; to be called inside a router."""
+    ends = {end: one for end, one in (("src", source), ("dst", destination)) if one is not None}
     with IPRoute() as router:
         router.rule(
-            "add" if silent else "del",
-            **end,
+            "add" if add else "del",
+            **ends,
+            **{f"{end}_len": 32 for end in ends},
             action="FR_ACT_BLACKHOLE",
             priority=_BEFORE_MAIN_TABLE,
         )

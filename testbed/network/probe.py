@@ -56,10 +56,8 @@ class ProbedDirection:
     """One direction of one link, as asked and as measured.
 
     Attributes:
-        device: the device that has the link.
         asked: the shape that the direction should have.
         measured: the measurement; None if there is none.
-        tries: the number of measurements made.
         unmeasured: why this shape cannot be measured.
         failed: why the measurement failed although the shape can be measured.
         off: which of ``rate``, ``delay`` and ``loss`` are not as asked.

@@ -28,7 +28,7 @@ LOSS = 0.01
 def counted(wired: Wired, queues: Queues = NO_QUEUES) -> LinkCounters:
     """Begin to count the link for its table."""
     places = {CORE: wired.core, wired.link.node: wired.device}
-    return LinkCounters(Network((wired.link,)), (), places, fair=queues.fair)
+    return LinkCounters(Network((wired.link,)), queues, places)
 
 
 def frames_and_drops(counters: LinkCounters, *, up: bool) -> tuple[int, int]:

@@ -143,7 +143,7 @@ def test_drops_are_counted_in_frames_as_what_passes_is(queues: str, up: bool) ->
             "shared": Queues(fair={(0, up): [(sender, receiver)]}),
         }
         places = built(links, of[queues])
-        counters = LinkCounters(links, (), places, fair=of[queues].fair)
+        counters = LinkCounters(links, of[queues], places)
         with inside_network(places[receiver]):
             taking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # no ICMP error is sent
         with taking:

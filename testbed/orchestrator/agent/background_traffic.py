@@ -34,7 +34,12 @@ _IP_RECVERR = 11
 
 
 class Background:
-    """The background traffic of one run."""
+    """The background traffic of one run.
+
+    Attributes:
+        sent: the bytes of each flow that were sent, as frames, None of another host's; None before the
+            end.
+    """
 
     def __init__(
         self, plan: PlannedBackground, network: Network, namespaces: Mapping[str, int]
@@ -54,7 +59,7 @@ class Background:
         self._frozen: set[str] = set()
         self._unlinked: set[str] = set()
         self._begun = self._ended = False
-        self._sent: list[int | None] | None = None
+        self.sent: list[int | None] | None = None
         self._complaint: str | None = None
         with contextlib.ExitStack() as opened:
             descriptors: list[int | None] = []
@@ -184,14 +189,6 @@ class Background:
         own = [(flow, size or 0) for flow, size in flows if flow.receiver == device]
         return sum(size for _, size in own), sum(size // flow.frame for flow, size in own)
 
-    @property
-    def sent(self) -> list[int | None] | None:
-        """The bytes of each flow that were sent, as frames; None of another host's.
-
-        None for all if they are not known (yet).
-        """
-        return self._sent
-
     def complaint(self) -> str | None:
         """Return what went wrong, once; None if nothing did, or it was returned."""
         if not self._ended and self._process.poll() is not None:
@@ -212,7 +209,7 @@ class Background:
             self._complaint = "the process that sends background traffic did not end well"
             return
         flows = zip(self._flows, told["sent"], self._is_sent_here, strict=True)
-        self._sent = [flow.frame * count if is_own else None for flow, count, is_own in flows]
+        self.sent = [flow.frame * count if is_own else None for flow, count, is_own in flows]
         if told["late"] > MOST_LATE * told["tried"]:
             share = told["late"] / told["tried"]
             self._complaint = (

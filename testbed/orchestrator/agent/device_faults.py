@@ -56,10 +56,8 @@ class DeviceFaults:
         """Take over all links and nodes as planned, without faults.
 
         Args:
-            network: of the run.
             networks: descriptor of the network namespace of each node of this host, by name.
             servers: IPv4 addresses of the devices that others are cut off from.
-            nodes: every node of the run.
             shared: the directions of links whose rate pairs of devices share fairly.
         """
         self._links = links = {device: network.link(device) for device in network.devices}
@@ -155,7 +153,8 @@ class DeviceFaults:
                 before = self._cuts[pair]
                 self._cuts[pair] += 1 if cut else -1
                 if server != link.address and not (before and self._cuts[pair]):
-                    outages.set_cut(link.address, server, cut=cut)
+                    outages.drop(add=cut, source=link.address, destination=server)
+                    outages.drop(add=cut, source=server, destination=link.address)
 
     def _set_rates(self, device: str) -> None:
         rate = self._rate(device, up=True)
@@ -209,7 +208,9 @@ class DeviceFaults:
     def _set_silent(self, device: str, *, up: bool, silent: bool) -> None:
         """Drop all packets of a direction, or pass them again; call it inside the device's router."""
         if ((device, up) in self._silent) is not silent:
-            outages.set_silent(self._links[device].address, up=up, silent=silent)
+            own = self._links[device].address
+            source, destination = (own, None) if up else (None, own)
+            outages.drop(add=silent, source=source, destination=destination)
             self._silent ^= {(device, up)}
 
     def _set_uplink(self, device: str, shape: Shape) -> None:

@@ -8,13 +8,13 @@ What was dropped is counted by the disciplines that split super-frames, where th
 is in frames, too. Elsewhere nothing is to be dropped; if something is, the class knows how often.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.building import DEVICE_INDEX
+from testbed.network.building import DEVICE_INDEX, Queues
 from testbed.network.fair_queues import FIRST, splitters_of
 from testbed.network.shaping import COUNTED, FROM_ABOVE, SPLITTER
 from testbed.network.topology import Direction, Network
@@ -32,17 +32,13 @@ class LinkCounters:
     def __init__(
         self,
         network: Network,
-        apart: Sequence[str],
+        queues: Queues,
         namespaces: Mapping[str, int],
-        above: Collection[str] = (),
-        fair: Mapping[Direction, Sized] | None = None,
     ) -> None:
         """Read what has passed already; it is left out.
 
         Args:
             namespaces: descriptor of each node's network namespace, by name.
-            above: the devices into which a class of its own counts what their server sends.
-            fair: the directions that pairs share, each of which has a class that may drop.
 
         Raises:
             TrafficError: a class does not exist.
@@ -50,12 +46,11 @@ class LinkCounters:
         self._namespaces = namespaces
         self._at: dict[str, list[_Direction]] = {}
         """By node: the directions that it sends in."""
-        sharing = fair or {}
 
         def add(node: str, direction: Direction, interface: int, classes: Sequence[int]) -> None:
             if node not in namespaces:  # it is on another host, which counts it
                 return
-            pairs = sharing.get(direction)
+            pairs = queues.fair.get(direction)
             dropping = classes if pairs is None else range(FIRST, FIRST + 1 + len(pairs))
             splitters: Sequence[int] = ()
             if network.shape(direction).holds_packets:
@@ -66,12 +61,12 @@ class LinkCounters:
             )
 
         for link in network.links:
-            if link.node in apart:
+            if link.node in queues.apart:
                 continue
             far = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
             add(link.node, (link.index, True), far, (COUNTED,))
             near = DEVICE_INDEX + link.index
-            classes = (COUNTED, FROM_ABOVE) if link.node in above else (COUNTED,)
+            classes = (COUNTED, FROM_ABOVE) if link.node in queues.above else (COUNTED,)
             add(link.router, (link.index, False), near, classes)
         self._before = self._counted()
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from testbed.device_names import is_server
 from testbed.messages.agent_reports import ProcessesSampled
 from testbed.network import shaping
-from testbed.network.building import DEVICE_INDEX
+from testbed.network.building import DEVICE_INDEX, Queues
 from testbed.network.topology import Network
 from testbed.nodes.linux import inside_network
-from testbed.orchestrator.agent.observation import ROWS, Observation, ObservedDevices, together
+from testbed.orchestrator.agent.observation import ROWS, Observation, class_meter, together
 from testbed.orchestrator.agent.usage import Usage
 from traffic.counters import Meter, read_all
 
@@ -24,7 +24,7 @@ class MetricsSamples:
     def __init__(
         self,
         network: Network,
-        counted: ObservedDevices,
+        queues: Queues,
         namespaces: Mapping[str, int],
         observation: Observation,
         usage: Usage,
@@ -36,19 +36,19 @@ class MetricsSamples:
             usage.helper(process, "capture")
         self._egress: list[Meter] = []
         self._uplinks: list[Meter] = []
-        servers = [one for one in counted.captured if is_server(one) and one in namespaces]
+        servers = [one for one in queues.captured if is_server(one) and one in namespaces]
         for device in servers:
             with inside_network(namespaces[device]):
                 self._egress.append(Meter(DEVICE_INDEX, shaping.COUNTED, from_now=True))
         if self._egress:
             return
-        for device in counted.devices:
+        for device in queues.counted:
             if device not in namespaces:
                 continue
             with inside_network(namespaces[device]):
                 link = network.link(device)
                 self._uplinks.append(
-                    counted.meter(network, (link.index, True), DEVICE_INDEX)
+                    class_meter(network, queues, (link.index, True), DEVICE_INDEX)
                     if link.uplink.shapes
                     else Meter(DEVICE_INDEX, None, from_now=True)
                 )

@@ -5,8 +5,7 @@ a netlink socket in every device's namespace.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from testbed.messages.agent_reports import CaptureReport, IngressRead, TrafficStopped
 from testbed.messages.planned_nodes import PlannedTraffic
 from testbed.network import shaping
-from testbed.network.building import DEVICE_INDEX
+from testbed.network.building import DEVICE_INDEX, Queues
 from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.background_traffic import Background
@@ -31,51 +30,24 @@ _ATTEMPTS = 5
 """The most readings of the counters until no background traffic arrives meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedDevices:
-    """The devices whose traffic is captured, counted and left out.
+def class_meter(network: Network, queues: Queues, direction: Direction, interface: int) -> Meter:
+    """Return the meter of a direction's class; the current namespace is that of its sender.
 
-    Attributes:
-        captured: the devices whose links are captured.
-        devices: the devices whose ingress is counted; those of ``captured`` are among them.
-        apart: the devices whose traffic is left out.
-        local: for a captured device the one on the same machine, whose traffic with it is left out.
-        above: for a captured aggregator its server, whose traffic with it is left out; what is counted
-            of it is in no sum.
-        fair: the directions that pairs share: what their queues drop is not sampled.
+    What the queues of pairs drop is not sampled.
     """
-
-    captured: Sequence[str]
-    devices: Sequence[str]
-    apart: Sequence[str]
-    local: Mapping[str, str] = field(default_factory=dict)
-    above: Mapping[str, str] = field(default_factory=dict)
-    fair: Collection[Direction] = ()
-
-    def meter(self, network: Network, direction: Direction, interface: int) -> Meter:
-        """Return the meter of a direction's class; the current namespace is that of its sender."""
-        splits = network.shape(direction).holds_packets and direction not in self.fair
-        dropping = shaping.SPLITTER if splits else None
-        return Meter(interface, shaping.COUNTED, dropping, from_now=True)
-
-    def left_out(self, device: str) -> list[str]:
-        """Return the devices whose traffic with a captured one is left out."""
-        own = [of[device] for of in (self.local, self.above) if device in of]
-        return [*self.apart, *own]
+    splits = network.shape(direction).holds_packets and direction not in queues.fair
+    dropping = shaping.SPLITTER if splits else None
+    return Meter(interface, shaping.COUNTED, dropping, from_now=True)
 
 
 class Observation:
-    """Counters and capture of one run.
-
-    Attributes:
-        period: seconds between two samples of all counters.
-    """
+    """Counters and capture of one run."""
 
     def __init__(
         self,
         plan: PlannedTraffic,
         network: Network,
-        counted: ObservedDevices,
+        queues: Queues,
         namespaces: Mapping[str, int],
         background: Background | None = None,
     ) -> None:
@@ -84,8 +56,7 @@ class Observation:
         Earlier packets, the probe's, are in neither.
 
         Args:
-            network: of the run.
-            counted: the devices to count, and those to capture.
+            queues: at the ends of links, with the devices to count, and those to capture.
             namespaces: descriptor of each node's network namespace, by name.
             background: the run's background traffic, which is no ingress.
 
@@ -98,31 +69,32 @@ class Observation:
         self._meters: list[Meter] = []
         for link in network.links:
             # What is on another host is counted there.
-            if (link.router if link.node in counted.devices else link.node) not in namespaces:
+            if (link.router if link.node in queues.counted else link.node) not in namespaces:
                 continue
-            if link.node in counted.devices:
+            if link.node in queues.counted:
                 # At the router's end, where all traffic into the device passes.
                 with inside_network(namespaces[link.router]):
                     near = DEVICE_INDEX + link.index
-                    meter = counted.meter(network, (link.index, False), near)
+                    meter = class_meter(network, queues, (link.index, False), near)
                 self._ingress[link.node] = meter
                 self._meters.append(meter)
                 continue
             with inside_network(namespaces[link.node]):
                 interface = DEVICE_INDEX + (link.index if link.node in network.routers else 0)
                 self._meters.append(
-                    counted.meter(network, (link.index, True), interface)
+                    class_meter(network, queues, (link.index, True), interface)
                     if link.uplink.shapes
                     else Meter(interface, None, from_now=True)
                 )
-        self._captured = counted.captured
-        self._apart_from_sums = set(counted.above)
+        self._captured = queues.captured
+        self._apart_from_sums = set(queues.above)
         self._captures: dict[str, CaptureProcess] = {}
         if plan["capture"]:
-            for device in counted.captured:
-                without = [network.link(other).address for other in counted.left_out(device)]
+            for device in queues.captured:
+                own = [of[device] for of in (queues.local, queues.above) if device in of]
+                without = [network.link(other).address for other in (*queues.apart, *own)]
                 link = network.link(device)
-                name = capture_file(None if len(counted.captured) == 1 else device)
+                name = capture_file(None if len(queues.captured) == 1 else device)
                 file = Path(plan["directory"]) / name
                 with inside_network(namespaces[link.router]):
                     self._captures[device] = CaptureProcess(
@@ -156,11 +128,7 @@ class Observation:
         )
 
     def read(self, egress: dict[str, float] | None) -> IngressRead:
-        """Read the counters of ingress; with several servers, also those of each.
-
-        Args:
-            egress: the servers', to go with it.
-        """
+        """Read the counters of ingress; with several servers, also those of each."""
         raw, background = self._read_both()
         readings = self._without(background, raw)
         each = None

@@ -8,13 +8,11 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from testbed.messages.agent_reports import DirectionReport, ProbedLinks
+from testbed.network import packet_trains
 from testbed.network.links import Link
-
-if TYPE_CHECKING:
-    from testbed.network.probe import ProbedDirection
+from testbed.network.probe import ProbedDirection, probe
 
 
 def probe_links(
@@ -31,8 +29,6 @@ def probe_links(
     """
     began = time.monotonic()
     try:
-        from testbed.network.probe import probe
-
         found = probe(links, namespaces, given_up)
     except Exception as error:  # the run goes on without the measurement
         traceback.print_exc()
@@ -41,9 +37,7 @@ def probe_links(
     return {"directions": [_direction(one) for one in found], "seconds": seconds}
 
 
-def _direction(found: "ProbedDirection") -> DirectionReport:
-    from testbed.network import packet_trains
-
+def _direction(found: ProbedDirection) -> DirectionReport:
     measured = found.measured
     asked = asdict(found.asked)
     del asked["corrupt"]

@@ -120,13 +120,7 @@ class AgentProcess(Generic[R]):
         self.control.end()
         yield from self._left(deadline)
         self.control.close()
-        try:
-            self._process.wait(max(1.0, deadline - time.monotonic()))
-        except psutil.TimeoutExpired:
-            # The kernel ends the fork server and every node with the agent.
-            self._process.kill()
-            self._process.wait()
-        yield from removed(self._process.pid)
+        yield from ended(self._process, max(1.0, deadline - time.monotonic()))
 
     def _left(self, deadline: float) -> Iterator[str]:
         """Read the agent's last messages; yield what it reports that it could not remove."""
@@ -160,19 +154,25 @@ def start(control: Channel, output: int, handed: Collection[int] = ()) -> psutil
     return psutil.Process(process)
 
 
-def removed(agent: int) -> Iterator[str]:
-    """Remove what an agent leaves if it dies early: control groups and folders of containers.
+def ended(agent: psutil.Process, seconds: float) -> Iterator[str]:
+    """Wait for an agent's end, and remove what it leaves if it dies early: groups and folders.
 
     Args:
-        agent: its process id.
+        seconds: after which it is killed.
 
     Yields:
         What cannot be removed.
     """
     try:
-        for group in control_group.made_by(agent):
+        agent.wait(seconds)
+    except psutil.TimeoutExpired:
+        # The kernel ends the fork server and every node with the agent.
+        agent.kill()
+        agent.wait()
+    try:
+        for group in control_group.made_by(agent.pid):
             group.remove()
-        leftovers.remove_folders(agent)
+        leftovers.remove_folders(agent.pid)
     except OSError as error:
         yield f"{error}; `testbed clean` removes it once nothing uses it"
 

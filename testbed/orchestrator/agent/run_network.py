@@ -4,7 +4,7 @@ This module is imported after the fork of the fork server, so that none of it is
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from testbed.errors import HostError
@@ -19,6 +19,7 @@ from testbed.messages.agent_reports import (
     LinksCounted,
     LinksProbed,
     ProcessorTimesRead,
+    SocketsCounted,
     UplinksSampled,
     WarningRaised,
 )
@@ -37,10 +38,13 @@ from testbed.orchestrator.agent.device_faults import DeviceFaults
 from testbed.orchestrator.agent.host_readings import HostReadings, ProcessorTimes
 from testbed.orchestrator.agent.link_counters import LinkCounters
 from testbed.orchestrator.agent.metrics_samples import MetricsSamples
-from testbed.orchestrator.agent.observation import Observation, ObservedDevices
+from testbed.orchestrator.agent.observation import Observation
 from testbed.orchestrator.agent.probing import probe_links
-from testbed.orchestrator.agent.socket_counts import SocketLedgers
 from testbed.orchestrator.agent.usage import Usage
+from traffic.sockets import Socket, SocketLedger
+
+SOCKET_ROWS = 500
+"""Sockets in one message."""
 
 
 class RunNetwork:
@@ -67,14 +71,6 @@ class RunNetwork:
         self._guard = links.guard
         called = [network.link(device).address for device in plan["cut_from"]]
         self._faults = DeviceFaults(network, networks, called, nodes, queues.fair)
-        counted = ObservedDevices(
-            plan["captured"],
-            plan["counted"],
-            plan["uncounted"],
-            queues.local,
-            queues.above,
-            queues.fair.keys(),
-        )
         self._sockets = SocketLedgers(plan.get("sockets", ()), networks)
         with ExitStack() as begun:
             background = plan.get("background")
@@ -82,10 +78,10 @@ class RunNetwork:
             if self._background:
                 begun.callback(self._background.abandon)
             self._observation = Observation(
-                plan["traffic"], network, counted, networks, self._background
+                plan["traffic"], network, queues, networks, self._background
             )
             begun.callback(self._observation.abandon)
-            self._links = LinkCounters(network, counted.apart, networks, counted.above, queues.fair)
+            self._links = LinkCounters(network, queues, networks)
             self._host = HostReadings() if plan.get("timed") else None
             self._usage = Usage(nodes.fork_server)
             if self._background:
@@ -94,7 +90,7 @@ class RunNetwork:
             self._metrics = None
             if plan["traffic"].get("metrics"):
                 self._metrics = MetricsSamples(
-                    network, counted, networks, self._observation, self._usage
+                    network, queues, networks, self._observation, self._usage
                 )
             if self._background:
                 self._background.await_start()
@@ -227,14 +223,13 @@ class BuiltLinks:
         links = tuple(of_plain(Link, one) for one in plan["links"])
         delays = tuple((up, down) for up, down in plan.get("delays", ()))
         self.network = Network(links, tuple(plan["routers"]), delays)
-        above = plan.get("above", {})
         self.queues = building.Queues(
             plan["counted"],
             plan["uncounted"],
             {(one["link"], one["up"]): one["pairs"] for one in plan["shared"]},
-            [device for device in plan["captured"] if device not in above],
+            plan["captured"],
             plan.get("local", {}),
-            above,
+            plan.get("above", {}),
         )
         self._underlay = _underlay(plan.get("underlay"))
         elsewhere = self._underlay.elsewhere if self._underlay else {}
@@ -276,6 +271,47 @@ class BuiltLinks:
         NodeTable(
             self.networks, self._routers, nodes.containers(), nodes.fork_server, first
         ).publish()
+
+
+class SocketLedgers:
+    """The ledgers of sockets, one in the network namespace of each device."""
+
+    def __init__(self, devices: Sequence[str], namespaces: Mapping[str, int]) -> None:
+        """Record the connections that end in the devices' networks from now on.
+
+        Args:
+            namespaces: descriptor of each device's network namespace, by name.
+
+        Raises:
+            TrafficError: the kernel does not show TCP sockets.
+        """
+        self._ledgers: dict[str, SocketLedger] = {}
+        self._ended: dict[str, list[Socket]] = {}
+        for device in devices:
+            with linux.inside_network(namespaces[device]):
+                self._ledgers[device] = SocketLedger()
+            self._ended[device] = []
+
+    def take(self) -> None:
+        """Take in the connections that have ended; to be called often, as the kernel keeps few."""
+        for device, ledger in self._ledgers.items():
+            self._ended[device] += ledger.take()
+
+    def read(self) -> Iterator[SocketsCounted]:
+        """Yield all connections, in parts: those that live, and those that have ended.
+
+        Raises:
+            TrafficError: the kernel does not show TCP sockets.
+        """
+        for device, ledger in self._ledgers.items():
+            found = ledger.living()
+            self.take()
+            found += self._ended[device]
+            forgotten = [list(one) for one in ledger.forgotten]
+            rows = [list(one) for one in found]
+            for first in range(0, max(1, len(rows)), SOCKET_ROWS):
+                part = rows[first : first + SOCKET_ROWS]
+                yield SocketsCounted(device, part, ledger.lost, forgotten if first == 0 else [])
 
 
 def _underlay(plan: PlannedUnderlay | None) -> Underlay | None:

@@ -49,11 +49,11 @@ def test_links_are_counted_as_frames_of_the_mtu_in_both_directions() -> None:
     def body() -> None:
         nodes = {device: new_network() for device in NETWORK.devices}
         nodes |= {"campus": new_network()}
-        queues = building.Queues(["server"], ["evaluator"], observed=["server"])
+        queues = building.Queues(["server"], ["evaluator"], captured=["server"])
         building.build(NETWORK, nodes, queues)
         namespaces = nodes | {"core": own_network()}
         send(nodes, "worker-1", "server", 10_000)  # as a probe may
-        counters = LinkCounters(NETWORK, ["evaluator"], namespaces)
+        counters = LinkCounters(NETWORK, queues, namespaces)
         send(nodes, "worker-0", "server", SIZE)
         send(nodes, "server", "evaluator", SIZE)
         raw = b"".join(counters.read())
@@ -81,8 +81,9 @@ def test_a_link_that_gets_a_rate_later_goes_on_counting() -> None:
         from testbed.network.shaping import Egress
 
         nodes = {device: new_network() for device in NETWORK.devices} | {"campus": new_network()}
-        building.build(NETWORK, nodes, building.Queues(["server"], ["evaluator"]))
-        counters = LinkCounters(NETWORK, ["evaluator"], nodes | {"core": own_network()})
+        queues = building.Queues(["server"], ["evaluator"])
+        building.build(NETWORK, nodes, queues)
+        counters = LinkCounters(NETWORK, queues, nodes | {"core": own_network()})
         send(nodes, "worker-1", "server", SIZE)
         with inside_network(nodes["worker-1"]), IPRoute() as netlink:
             egress = Egress(building.DEVICE_INDEX, Shape())
