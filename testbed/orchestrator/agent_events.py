@@ -206,7 +206,6 @@ class AgentEvents:
     # -- traffic
 
     def _counters_sampled(self, event: CountersSampled) -> None:
-        """Log one part of a sample of the counters of a host's links."""
         rows = np.frombuffer(event.raw, COUNTS)
         places = self._records.links.take(self._host, rows)
         for place, row in zip(places, rows, strict=True):
@@ -239,12 +238,6 @@ class AgentEvents:
     def _counted(
         self, ingress: Mapping[str, float], of_each: Mapping[str, int] | None = None
     ) -> None:
-        """Take a reading of the counters.
-
-        Args:
-            ingress: the sum, with the time.
-            of_each: the bytes of each server; None if there are not several.
-        """
         found = [of_each[server] for server in self._plan.servers] if of_each else None
         self._evaluations.ingress.counted(ingress["time"], found or [int(ingress["bytes"])])
         self._records.progress.wire_bytes = self._evaluations.ingress.newest

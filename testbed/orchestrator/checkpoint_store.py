@@ -39,7 +39,6 @@ class CheckpointStore:
         """Prepare; no file is opened.
 
         Args:
-            folder: where the files are.
             mark: that of the checkpoint from which the run is resumed; None if it begins.
             files: those that are open, if the run is resumed.
         """
@@ -54,9 +53,6 @@ class CheckpointStore:
 
         A server that is killed before it has written a new checkpoint would be restored from a later
         one. A run that begins anew has no mark: all earlier checkpoints are removed.
-
-        Args:
-            opened: closes what is opened here.
 
         Raises:
             OSError: the files cannot be opened or cut back.
@@ -123,7 +119,6 @@ class CheckpointStores:
         """Prepare; no file is opened.
 
         Args:
-            directory: the run directory.
             every: updates from one checkpoint to the next; None: none is written.
             resumption: what is left of the run, if it is resumed.
             servers: the servers' names; none among peers.
@@ -182,9 +177,6 @@ class CheckpointStores:
 
     def write_marks(self, ingress: Sequence[ServerIngress]) -> None:
         """Write the marks whose wire bytes are known by now.
-
-        Args:
-            ingress: of each server.
 
         Raises:
             OSError: there is no room.

@@ -27,7 +27,6 @@ from testbed.orchestrator.final_records import write_end
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.spread import Spread, channels_of_orders
 from testbed.orchestrator.injection.injection import Injection
-from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.orchestrator.report_channels import ReportChannels
 from testbed.orchestrator.restoration import Restoration
 from testbed.orchestrator.role_reports import NOT_UNDERSTOOD, RoleReports, RunParts
@@ -118,7 +117,6 @@ class EmulatedRun:
         return board
 
     def _make_parts(self) -> None:
-        """Make what handles the run's messages."""
         plan, records = self._plan, self._records
         servers = plan.settings.servers
         self._evaluations = Evaluations(records, self._store.marks, servers)
@@ -131,12 +129,6 @@ class EmulatedRun:
             log=records.log,
             deduplication=records.deduplication,
             clock=time.monotonic,
-            rates=TracedRates(
-                plan.settings.followed_traces,
-                {number: name for name, number in plan.workers.items()},
-                ask=self._devices.ask,
-                clock=time.monotonic,
-            ),
         )
         self._restoration = Restoration(
             self._store,
@@ -159,12 +151,7 @@ class EmulatedRun:
         self._agent_events = AgentEvents(parts, read_reports=self._read_reports)
 
     def _carry_out(self, opened: contextlib.ExitStack, board: Board | None, wake_up: int) -> None:
-        """Carry the run out; every error is noted in the outcome, and none is raised.
-
-        Args:
-            opened: closes what must stay open until the end is written.
-            board: the memory to which devices write.
-        """
+        """Carry the run out; every error is noted in the outcome, and none is raised."""
         records = self._records
         with records.ending():
             self._restoration.open(opened, self._planned.resumption)
@@ -237,7 +224,6 @@ class EmulatedRun:
     # -- the agent
 
     def _ask_for_set_up(self, shared: SharedArguments) -> None:
-        """Ask the agent to load what roles need, and to make the nodes and the network."""
         plan = self._plan
         settings = to_plain(plan.settings)
         arguments: RunArguments = {"settings": settings, **shared, **self._store.arguments}
@@ -294,7 +280,6 @@ class EmulatedRun:
                 self._agent_events.misreported(taken.sender.device, error)
 
     def _read_reports(self) -> None:
-        """Take in every report that has arrived."""
         while self._devices.agent.reports.readable():
             self._take_reports()
 

@@ -12,11 +12,11 @@ from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
 from testbed.run_endings import is_complete
 from testbed.run_tables import DeviceUtilisation
-from testbed.runs import energy, link_bytes, utilisation
+from testbed.runs import energy, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
 from testbed.runs.utilisation import Passed
-from testbed.telemetry.end_tables import write_links, write_utilisation
+from testbed.telemetry.end_tables import write_utilisation
 from testbed.telemetry.event_kinds import EventKind
 from testbed.telemetry.state_board import WakeUps
 
@@ -59,11 +59,7 @@ def write_end(
             summary["aggregators"] = _of_aggregators(plan, records)
         if records.peers:
             summary["peers"] = records.peers
-        if records.over_links:
-            seconds = outcome.last_update - records.earlier_seconds
-            write_links(log.traffic, link_bytes.rows(plan, records.over_links, seconds))
-            if dropped := link_bytes.unasked_drops(plan, records.over_links):
-                records.event("warning", dropped, None)
+        records.write_links(outcome.last_update - records.earlier_seconds)
         used = records.used if plan.spec.clock == "virtual" else _measured(plan, records)
         if used:
             write_utilisation(directory, used)

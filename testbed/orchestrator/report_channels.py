@@ -46,13 +46,7 @@ _LEVELS = ("info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class ReportingProcess:
-    """The process at the other end of a channel, as it was started.
-
-    Attributes:
-        device: its name.
-        part: its role.
-        number: its number.
-    """
+    """The process at the other end of a channel, as it was started."""
 
     device: str
     part: str
@@ -113,11 +107,7 @@ class ReportChannels:
     late: list[TimedReport] = field(default_factory=list)
 
     def open(self, device: str, role: RoleArguments) -> Channel:
-        """Make the channel of a process that is to be started; return its end, for the caller to close.
-
-        Args:
-            role: the arguments of its role.
-        """
+        """Make the channel of a process to be started; return its end, for the caller to close."""
         ours, theirs = Channel.pair()
         ours.note_times()
         os.set_blocking(ours.fileno(), False)

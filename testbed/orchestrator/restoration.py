@@ -50,9 +50,6 @@ class Restoration:
     def open(self, opened: ExitStack, resumption: Resumption | None) -> None:
         """Open the checkpoints' files; restore the state at the mark of a resumed run.
 
-        Args:
-            opened: closes what is opened here.
-
         Raises:
             OSError: the files cannot be opened or cut back.
         """

@@ -25,12 +25,13 @@ from testbed.network.background import BackgroundFlow
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.topology import Direction
 from testbed.planning.plans import AnyPlan
-from testbed.runs import link_records
+from testbed.runs import link_bytes, link_records
 from testbed.runs.ending import EndError, explain
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome
 from testbed.runs.planned_run import PlannedRun
 from testbed.runs.watching import ProgramProgress, Progress
+from testbed.telemetry.end_tables import write_links
 from testbed.telemetry.entries import Noted
 from testbed.telemetry.event_kinds import SENTENCES, EventKind
 from testbed.telemetry.run_log import RunLog
@@ -185,6 +186,13 @@ class RunNotes(Generic[P]):
         """Log an event that has always the same sentence."""
         self.event("info", SENTENCES[kind], device, kind)
 
+    def write_links(self, seconds: float) -> None:
+        """Write what passed the links in the seconds of a run's training; warn of unasked drops."""
+        if self.over_links:
+            write_links(self.log.traffic, link_bytes.rows(self._plan, self.over_links, seconds))
+            if dropped := link_bytes.unasked_drops(self._plan, self.over_links):
+                self.event("warning", dropped, None)
+
     # -- errors
 
     @contextlib.contextmanager
@@ -235,6 +243,5 @@ class RunNotes(Generic[P]):
             self.event(level, text, device)
 
     def _link_bytes_read(self, event: LinkBytesRead) -> None:
-        """Take in one part of what passed the links."""
         for link, up, *counts in np.frombuffer(event.raw, LINK).tolist():
             self.over_links[link, up] = LinkCounts(*counts)

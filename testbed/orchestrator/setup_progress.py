@@ -23,8 +23,6 @@ class SetupProgress:
     Attributes:
         began: when the command began, in seconds of CLOCK_MONOTONIC.
         alone: the number of containers that load torch for themselves.
-        loaded: whether libraries and data are loaded.
-        built: whether the network is built.
         moved: when set-up last made progress, in seconds of CLOCK_MONOTONIC.
     """
 

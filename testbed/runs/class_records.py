@@ -58,8 +58,6 @@ def device_classes(
 
     Args:
         sections: the resolved sections ``compute`` and ``waiting``, of which ``classes`` is read.
-        seed: the experiment's.
-        devices: the number of devices.
         named: the name of each device's class in ``devices.classes``; empty if there are none.
     """
     parts: list[Sequence[str]] = [named] if named else []

@@ -14,11 +14,7 @@ from testbed.signal_handlers import STOPPING, handled
 
 
 class LateSignalError(Exception):
-    """A signal came when the run had ended already, while it was taken down or written.
-
-    Attributes:
-        number: the signal's.
-    """
+    """A signal came when the run had ended already, while it was taken down or written."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -43,11 +39,7 @@ def stopped_by(number: int) -> EndError:
 
 
 def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
-    """Return the error to raise for a run that is not ``completed``, from its summary.
-
-    Args:
-        more: is appended to the message.
-    """
+    """Return the error to raise for a run that is not ``completed``, from its summary."""
     ended, reason = summary["ended"], str(summary["reason"])
     text = f"{summary['algorithm']} {ended}: {reason}{more}"
     if ended == "interrupted" and reason.startswith(_STOPPED):

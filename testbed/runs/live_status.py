@@ -37,7 +37,6 @@ class Status:
     """The state of a run.
 
     Attributes:
-        run: the run.
         phase: what it does, or how it ended.
         ended: True if it has ended.
         updates: updates applied so far; ``all_updates`` those of the whole run, None if unknown.
@@ -207,7 +206,6 @@ def _size(path: Path) -> int:
 
 
 def _facts(directory: Path) -> _Facts:
-    """Read the small files of a run."""
     phase, crashed, faulted = _MAKING, set[str](), set[str]()
     run = RecordedRun.load(directory)
     for event in run.events:

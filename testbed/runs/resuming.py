@@ -115,7 +115,6 @@ class RunJob:
     """A run to begin or to resume.
 
     Attributes:
-        plan: the run's plan.
         ended: the run that ended early; None if it is to begin.
     """
 

@@ -28,7 +28,6 @@ class SweepProgress:
 
     Attributes:
         folder: the folder of its runs, tables and figures.
-        wanted: its runs.
         failed: the runs that were begun now and failed, with the reason.
         others: the runs that are complete and not ``completed`` (they diverged, or were disturbed),
             whenever they were made.
@@ -118,7 +117,6 @@ def _with_results(swept: SweepProgress, sweep: Sweep[AnySpec], figures: bool) ->
 
 
 def _begun(one: Wanted[AnySpec]) -> RecordedRun | None:
-    """Return the run if it has begun, else None."""
     return RecordedRun.load(one.directory) if (one.directory / "manifest.json").exists() else None
 
 

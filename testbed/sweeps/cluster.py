@@ -12,7 +12,6 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from testbed.code_digest import package_digest
@@ -69,17 +68,12 @@ class Cluster:
         self._redirection.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         with contextlib.suppress(self._ray.exceptions.RayError):
             refs = [self._on(node, ray_node.clean, self._name) for node in self._alive()]
             self._ray.wait(refs, num_returns=len(refs), timeout=_GRACE)
         self._ray.shutdown()
-        self._redirection.__exit__(kind, error, traceback)
+        self._redirection.__exit__(*error)
 
     def check(self, job: SweepJob, display: Display, say: Callable[[str], None]) -> None:
         """Compare the nodes with this host, and a run on each kind of processor with the same run here.
@@ -205,7 +199,6 @@ class Cluster:
 
 
 def _parameters(job: SweepJob) -> str | None:
-    """Return the digest of a run's parameters."""
     from testbed.results.reading.recorded_run import RecordedRun
 
     if job.result is None or not is_complete(job.result.ended):

@@ -61,11 +61,7 @@ def of_runs(runs: Iterable[tuple[Spec, RecordedRun]]) -> dict[Kind, Speed]:
 def measuring(
     specs: Sequence[Spec], folder: Path, known: Mapping[Kind, Speed]
 ) -> dict[Kind, SweepJob]:
-    """Return a short run of each kind, to be carried out in a folder that is then removed.
-
-    Args:
-        known: the kinds whose speeds are known.
-    """
+    """Return a short run of each kind, to be carried out in a folder that is then removed."""
     of_kind: dict[Kind, list[Spec]] = defaultdict(list)
     for spec in specs:
         of_kind[kind(spec)].append(spec)

@@ -178,7 +178,6 @@ def _tell(
     size: int,
     say: Callable[[str], None],
 ) -> None:
-    """Say how long the runs will take together."""
     if not any(expected.values()):
         return
     together = estimate.altogether([expected.get(one.directory, 0.0) for one in missing], size)

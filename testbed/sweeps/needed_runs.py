@@ -29,8 +29,6 @@ class Wanted(Generic[S_co]):
         spec: a resolved spec of one run.
         algorithm: the algorithm's name in tables and figures, the same for all values of its options.
         points: the combinations that it serves; several if a swept key has no effect on it.
-        directory: its run directory.
-        title: the name that is shown.
     """
 
     spec: S_co
@@ -47,11 +45,7 @@ class Wanted(Generic[S_co]):
 
 
 def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
-    """Return the runs of a sweep, each once, in the order of its combinations.
-
-    Args:
-        runs_root: the folder of all runs.
-    """
+    """Return the runs of a sweep, each once, in the order of its combinations."""
     folder = runs_root.absolute() / sweep.name / FOLDER
     code = package_digest()
     found: dict[str, Wanted[T]] = {}

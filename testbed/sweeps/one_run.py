@@ -27,7 +27,6 @@ class Result:
         reason: why, unless it is ``completed``.
         seconds: how long it took, with reading the data and writing its end.
         training_seconds: the seconds of training among them.
-        updates: the updates of the run.
     """
 
     ended: State

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from threadpoolctl import threadpool_limits
@@ -43,9 +42,7 @@ class SweepJob:
     """One run to be carried out.
 
     Attributes:
-        title: the name that is shown.
         spec: the text of its resolved spec.
-        directory: its run directory.
         progress: the last progress reported; None before the first.
         result: how it ended; None until then.
     """
@@ -72,8 +69,6 @@ class Display(Protocol):
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """A process, and the job that it carries out."""
-
     process: ForkedCommand
     job: SweepJob | None = None
     rest: bytes = field(default=b"", repr=False)
@@ -90,12 +85,7 @@ class SweepPool:
     def __enter__(self) -> "SweepPool":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             if worker.job is not None:  # only after a bug
                 os.kill(worker.process.process, signal.SIGTERM)

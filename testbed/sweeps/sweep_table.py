@@ -26,7 +26,6 @@ class SweepRow:
 
     Attributes:
         algorithm: its name, which is the same for all values of its options.
-        values: the combination.
         run: the run; it may serve several combinations, and need not be complete.
     """
 

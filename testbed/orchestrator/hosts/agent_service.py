@@ -25,7 +25,7 @@ from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import REQUESTS, LoadRoles
 from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent import device_folders
-from testbed.orchestrator.agent.process import removed, start
+from testbed.orchestrator.agent.process import ended, start
 from testbed.orchestrator.hosts.device_entry import serve_entry
 from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.member import HostFacts, SharedThere, own_processors
@@ -196,7 +196,8 @@ def _serve_agent(
     finally:
         for end in ends.values():
             end.close()
-        _ended(agent)
+        for what in ended(agent, _TAKE_DOWN):
+            print(what, flush=True)
 
 
 def _first_request(frame: Frame) -> LoadRoles:
@@ -205,17 +206,6 @@ def _first_request(frame: Frame) -> LoadRoles:
     if not isinstance(request, LoadRoles):
         raise ConnectionLostError("it has asked for something before what roles need")
     return request
-
-
-def _ended(agent: psutil.Process) -> None:
-    """Wait for an agent's end, and remove what it has left."""
-    try:
-        agent.wait(_TAKE_DOWN)
-    except psutil.TimeoutExpired:
-        agent.kill()
-        agent.wait()
-    for what in removed(agent.pid):
-        print(what, flush=True)
 
 
 def secret_in(file: Path | None) -> bytes:

@@ -92,7 +92,6 @@ class HostTable:
         host: where its agent is.
         secret: the hosts'.
         first_tunnel: the number of the run's first tunnel, by which it is known there.
-        devices: their names.
     """
 
     host: OtherHost
@@ -106,8 +105,6 @@ class Member:
     """A host of a run besides the orchestrator's own, whose agent has been called.
 
     Attributes:
-        processors: that it may use.
-        memory: bytes that it has.
         clock: the differences between this host's clocks and its clocks.
         secret: the hosts'.
     """

@@ -226,7 +226,6 @@ class Relay:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the connection has room for."""
         self._connection.flush()
         wanted = selectors.EVENT_READ | bool(self._connection.unsent) * selectors.EVENT_WRITE
         self._selector.modify(self._connection.socket, wanted)
@@ -291,7 +290,6 @@ class Relay:
             self._close(end)
 
     def _watch(self, end: _LocalEnd) -> None:
-        """Wait for what can happen at an end."""
         wanted = end.reads * selectors.EVENT_READ | bool(end.waiting) * selectors.EVENT_WRITE
         if wanted == end.watched:
             return

@@ -81,11 +81,10 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
         raise HostError("--hosts: links between hosts need root, on this host as on the others")
     members = _called(file)
     try:
-        delays: Mapping[str, float] | None = None
+        wall = any(plan.spec.clock == "wall" for plan in plans)
+        delays = _delays(file, members) if wall else {}
         for plan in plans:
-            if delays is None and plan.spec.clock == "wall":
-                delays = _delays(file, members)
-            spread = Spread.over(file, plan, members, delays or {})
+            spread = Spread.over(file, plan, members, delays)
             if (lack := next(spread.lacks(), None)) is not None:
                 raise HostError(lack)
     finally:
@@ -140,7 +139,6 @@ class Spread:
     """The hosts of one run.
 
     Attributes:
-        file: what was asked for.
         members: the other hosts, which have been called.
         place: the host of each device that is not at home.
         first: the VXLAN network identifier of the first link.
@@ -295,11 +293,7 @@ class Spread:
         return self.members[host].host.underlay if host != HOME_HOST else self.file.underlay
 
     def part(self, content: PlannedNetwork, host: str) -> PlannedNetwork:
-        """Return what the agent of a host is to make of a network.
-
-        Args:
-            content: the whole network.
-        """
+        """Return what the agent of a host is to make of a network."""
         at = self._host_of_node
         part: PlannedNetwork = {
             **content,

@@ -21,7 +21,6 @@ class TrainingClock:
     """The clock by which the faults of one run are timed.
 
     Attributes:
-        now: returns the present.
         began: when training began; None before that.
     """
 
@@ -61,7 +60,6 @@ class Agenda:
         """Count the faults' times from the start of training.
 
         Args:
-            training: when it began.
             elapsed: seconds of training in earlier sessions, whose faults have begun already.
         """
         self._training = training
@@ -73,8 +71,6 @@ class Agenda:
         """Schedule the end of a fault.
 
         Args:
-            when: the time of its end.
-            fault: the fault.
             struck: the incarnations of the devices that it struck, by number.
         """
         heapq.heappush(self._ends, FaultEnd(when, next(self._count), fault, struck))

@@ -25,6 +25,7 @@ from testbed.messages.requests import (
 )
 
 Ask: TypeAlias = Callable[[Request], None]
+"""Sends a request to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,6 @@ class Impairments:
 
         Args:
             names: the devices' names by number.
-            ask: sends a request to the agent.
             wall: True under the wall clock; under the virtual clock nothing is slowed down for real.
         """
         self._names = names

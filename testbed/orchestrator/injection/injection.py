@@ -55,18 +55,15 @@ class Injection:
         log: RunLog,
         deduplication: Deduplication,
         clock: Clock,
-        rates: TracedRates | None = None,
     ) -> None:
         """Start without faults.
 
         Args:
             names: the workers' or peers' names by number.
-            ask: sends a request to the agent.
             deduplication: knows which faults are on record already.
-            clock: returns the present in seconds of CLOCK_MONOTONIC.
-            rates: the rates of links that follow traces, which change as faults do but are none.
         """
-        self._rates = rates or TracedRates({}, {}, ask=ask, clock=clock)
+        # They change as faults do, but are none.
+        self._rates = TracedRates(settings.followed_traces, names, ask=ask, clock=clock)
         self._names = names
         self._numbers = {name: number for number, name in names.items()}
         self._are_peers = any(map(is_peer, names.values()))
@@ -283,11 +280,7 @@ class Injection:
     # -- the server
 
     def server_exited(self, server: int) -> float:
-        """Return the moment of CLOCK_MONOTONIC when a server's last killed process had ended.
-
-        Args:
-            server: its index.
-        """
+        """Return the moment of CLOCK_MONOTONIC when a server's last killed process had ended."""
         return self._servers[server_number(server)].last_end
 
     @property
@@ -297,11 +290,7 @@ class Injection:
         return sum(each) if self._wall else max(each)
 
     def server_ended(self, server: int) -> None:
-        """Kill a server no more, as training has ended at it.
-
-        Args:
-            server: its index.
-        """
+        """Kill a server no more, as training has ended at it."""
         self._ended.add(server_number(server))
 
     def kill_server(self, number: int, record: FaultChange) -> None:

@@ -65,8 +65,6 @@ class KillableWorkers:
 
         Args:
             names: the workers' names by number.
-            ask: sends a request to the agent.
-            wall: True under the wall clock.
         """
         self._names = names
         self._ask, self._start, self._now, self._wall = ask, start, now, wall
@@ -80,7 +78,6 @@ class KillableWorkers:
         Args:
             rows: the pushes so far, rows of ``records.UPDATE``.
             incarnations: how often each worker has come back.
-            dead: the workers that stay dead.
         """
         self.count_pushes(rows)
         for number, worker in self._workers.items():

@@ -32,12 +32,7 @@ class KilledServer:
         clock: TrainingClock,
         strikes: Strikes,
     ) -> None:
-        """Start with a server that was never killed.
-
-        Args:
-            number, name: the server's.
-            ask: sends a request to the agent.
-        """
+        """Start with a server that was never killed."""
         self._number, self._name = number, name
         self.kills = 0
         self.restoring = False

@@ -30,8 +30,6 @@ class TracedRates:
             traces: those of each device's uplink and downlink, by number; none of a run whose rates do
                 not change for real.
             names: the workers' or peers' names by number.
-            ask: sends a request to the agent.
-            clock: returns the present.
         """
         self._traces = traces
         self._names = names

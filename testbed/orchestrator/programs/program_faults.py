@@ -50,8 +50,6 @@ class ProgramFaults:
 
         Args:
             round_of: returns the round of the last measurement; 0 before the first.
-            ask: sends a request to the agent.
-            clock: returns the present in seconds of CLOCK_MONOTONIC.
         """
         self._numbers = plan.numbers
         self._names = {number: name for name, number in plan.numbers.items()}

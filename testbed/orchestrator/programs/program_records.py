@@ -14,7 +14,7 @@ from testbed.network.sysctls import OF_ALL
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
-from testbed.runs import link_bytes, link_records
+from testbed.runs import link_records
 from testbed.runs.fidelity_readings import HostShares, of_programs
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.traffic_account import settle
@@ -22,7 +22,6 @@ from testbed.runs.outcome import RunOutcome, graph
 from testbed.runs.planned_run import PlannedRun
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress
-from testbed.telemetry.end_tables import write_links
 from testbed.telemetry.entries import EvaluationMade
 from testbed.telemetry.event_kinds import EventKind
 from traffic.sockets import Forgotten, Socket
@@ -213,10 +212,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
             **self.background.summary(),
             **({"fidelity": of_programs(plan, self.host, self.over_links)} if seconds else {}),
         }
-        if self.over_links:
-            write_links(log.traffic, link_bytes.rows(plan, self.over_links, seconds))
-            if dropped := link_bytes.unasked_drops(plan, self.over_links):
-                self.event("warning", dropped, None)
+        self.write_links(seconds)
         if outcome.reason:
             self.event("error", outcome.reason, None, EventKind.ENDED)
         log.close(outcome.ended, outcome.reason, summary)

@@ -148,7 +148,6 @@ class ProgramRun:
             raise RunError(explain(error, self._planned.directory)) from error
 
     def _make_handlers(self) -> None:
-        """Make the table of what is done with the agents' events."""
         records = self._records
         self._homes = HomesElsewhere(
             self._folders,
@@ -171,7 +170,6 @@ class ProgramRun:
         }
 
     def _ask_for_set_up(self) -> None:
-        """Ask the agents to make the nodes and the network."""
         plan, agents, spread = self._plan, self._agent, self._spread
         load, chosen = program_nodes.load(plan), program_nodes.chosen(plan, str(self._folders))
         network = program_nodes.network(plan, self._records.log.traffic)
@@ -413,12 +411,9 @@ class ProgramRun:
         measure, ready = self._plan.spec.measure, section.ready
         sign: dict[str, Any] = {}
         if ready is not None:
-            sign = ready.model_dump() | {"within": ready.within}
+            sign = ready.model_dump()
             if ready.command is not None:
                 sign["command"] = program_nodes.words(ready.command, instance)
-            for key in ("output", "file", "tcp"):
-                if (value := getattr(ready, key)) is not None:
-                    sign[key] = value
         told: dict[str, str] = {}
         if measure is not None and measure.from_ == program:
             told = {"pattern": measure.pattern} if measure.pattern else {"file": str(measure.file)}

@@ -24,7 +24,6 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
     short, or whose server was killed, bytes after a device's last update count as neither.
 
     Args:
-        found: the account of the capture.
         run: the run directory.
 
     Returns:

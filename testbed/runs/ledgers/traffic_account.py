@@ -52,7 +52,7 @@ def settle(
             entries.append({"capture": None, "reconciled": None, "differences": []})
             continue
         try:
-            found = read_capture(directory, ledgers.of, ledgers.ports_apart, gaps)
+            found = account(capture_files(directory, ledgers.of), ledgers.ports_apart, gaps)
         except TrafficError as error:
             unread = asdict(LedgerDifference(FILES, None, 0, 0, str(error)))
             capture = ledgers.capture
@@ -118,7 +118,7 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     tables: list[pa.Table] = []
     ports: list[dict[str, Any]] = []
     for ledgers in each:
-        found = read_capture(directory, ledgers.of, ledgers.ports_apart)
+        found = account(capture_files(directory, ledgers.of), ledgers.ports_apart)
         if ledgers.ports or ledgers.sockets is not None:
             ports += by_port(found, ledgers)
         tables.append(by_device(found, ledgers, directory.parent)[0])
@@ -151,24 +151,6 @@ def captured_ledgers(run: RecordedRun) -> list[Ledgers]:
     if not each[0].captured:
         raise NoRunError(f"{run.id} was not captured (traffic.capture: false)")
     return each
-
-
-def read_capture(
-    directory: Path,
-    of: str | None = None,
-    apart: Sequence[int] = (),
-    gaps: FrameGaps | None = None,
-) -> Account:
-    """Account for the capture files in ``directory``; the account is empty if there are none.
-
-    Args:
-        of: the server's name, of several.
-        apart, gaps: as for ``account``.
-
-    Raises:
-        TrafficError: one cannot be read.
-    """
-    return account(capture_files(directory, of), apart, gaps)
 
 
 def capture_files(directory: Path, of: str | None) -> list[Path]:
