@@ -47,7 +47,7 @@ def container_nodes(chosen: PlannedNodes, load: Load, not_theirs: Channel) -> No
     )
     shared = resolve_name(load["shared"])(load["arguments"])
     inside: Load = {"entry": load["entry_inside"], "arguments": load["arguments"]}
-    return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared))
+    return StartedNodes(fleet, RoleConnections(fleet.folder, inside, shared.descriptors))
 
 
 class _ContainerNodes(ABC):

@@ -16,9 +16,9 @@ import selectors
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from testbed.channel import MOST_DESCRIPTORS, Channel, InvalidMessageError
 from testbed.messages.agent_reports import (
@@ -49,21 +49,16 @@ _EARLY = 64
 """Connections beyond those of devices that wait for the engine to name the processes."""
 
 
-class SharedDescriptors(Protocol):
-    """Resources that the roles of a run share by descriptor."""
-
-    def descriptors(self, role: Any) -> Sequence[int]:
-        """Return the descriptors that a role with these arguments gets; only this knows their keys."""
-
-
 class RoleConnections:
     """The socket that a run's containers connect to, and their connections."""
 
-    def __init__(self, folder: Path, load: Load, shared: SharedDescriptors) -> None:
+    def __init__(self, folder: Path, load: Load, shared: Callable[[Any], Sequence[int]]) -> None:
         """Listen on a socket in the run's folder.
 
         Args:
             folder: the run's folder, which containers see.
+            shared: returns the descriptors that a role with these arguments gets; only this knows
+                their keys.
         """
         self.path = folder / SOCKET
         self._load = load
@@ -240,7 +235,7 @@ class RoleConnections:
             os.close(report)
 
     def _run(self, channel: Channel, role: Mapping[str, object], report: int) -> None:
-        shared = list(self._shared.descriptors(role))
+        shared = list(self._shared(role))
         try:
             for i in range(0, len(shared), MOST_DESCRIPTORS):
                 part = shared[i : i + MOST_DESCRIPTORS]

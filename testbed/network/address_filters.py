@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from testbed.network.netlink import ADD, attribute, packed_request
+from testbed.network.netlink import ADD, attribute, number, packed_request
 
 ROOT = 0x0001_0000
 """Handle 1:, the HTB at the root of an interface's egress, to which filters belong."""
@@ -18,7 +18,6 @@ SOURCE, DESTINATION = 12, 16
 """Offsets of the addresses in an IPv4 header."""
 _NEW_FILTER = 44
 _FILTER = struct.Struct("=BxxxiIII")
-_NUMBER = struct.Struct("=I")
 _PRIORITY_AND_PROTOCOL = 1 << 16 | socket.htons(0x0800)
 _KIND, _OPTIONS = 1, 2
 _CLASS, _TABLE, _LINK, _BUCKETS, _SELECTOR = 1, 2, 3, 4, 5
@@ -40,24 +39,24 @@ def packed_filters(
             they come before the pairs.
     """
     packed = b"".join(
-        _request(_number(_CLASS, target) + _selector([(place, _value(address), _ONE_ADDRESS)]))
+        _request(number(_CLASS, target) + _selector([(place, _value(address), _ONE_ADDRESS)]))
         for (place, address), target in first.items()
     )
     if not targets:
         return packed
     sides: Sequence[set[str]] = [set(side) for side in zip(*targets, strict=True)]
     side = int(len(sides[1]) > len(sides[0]))
-    packed += _request(_number(_BUCKETS, _BUCKET_COUNT), _TABLE_HANDLE)
+    packed += _request(number(_BUCKETS, _BUCKET_COUNT), _TABLE_HANDLE)
     # Every packet goes on in the table, at the bucket of this address.
     packed += _request(
-        _number(_LINK, _TABLE_HANDLE) + _selector([(0, 0, 0)], (SOURCE, DESTINATION)[side])
+        number(_LINK, _TABLE_HANDLE) + _selector([(0, 0, 0)], (SOURCE, DESTINATION)[side])
     )
     for pair, target in targets.items():
         source, destination = map(_value, pair)
         bucket = ((source, destination)[side] & _HASHED) >> 1
         packed += _request(
-            _number(_CLASS, target)
-            + _number(_TABLE, _TABLE_HANDLE | bucket << 12)
+            number(_CLASS, target)
+            + number(_TABLE, _TABLE_HANDLE | bucket << 12)
             + _selector([(SOURCE, source, _ONE_ADDRESS), (DESTINATION, destination, _ONE_ADDRESS)])
         )
     return packed
@@ -87,7 +86,3 @@ def _selector(keys: Sequence[tuple[int, int, int]], hashed: int | None = None) -
 
 def _value(address: str) -> int:
     return int(ipaddress.IPv4Address(address))
-
-
-def _number(kind: int, value: int) -> bytes:
-    return attribute(kind, _NUMBER.pack(value))

@@ -18,9 +18,9 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -105,13 +105,6 @@ def _in_periods(flow: BackgroundFlow, draw: np.random.Generator) -> Iterator[flo
         begun += length + draw.exponential(flow.off)
 
 
-class DatagramSocket(Protocol):
-    """A connected socket that does not block."""
-
-    def send(self, data: bytes, /) -> int:
-        """Send a datagram, or raise OSError."""
-
-
 class Sender:
     """Sends the datagrams of a run's flows.
 
@@ -122,14 +115,18 @@ class Sender:
     """
 
     def __init__(
-        self, flows: Sequence[BackgroundFlow], seed: int, sockets: Sequence[DatagramSocket | None]
+        self,
+        flows: Sequence[BackgroundFlow],
+        seed: int,
+        send: Sequence[Callable[[bytes], object] | None],
     ) -> None:
         """Make the schedules; nothing is sent before ``begin``.
 
         Args:
-            sockets: of each flow; None of one whose sender is on another host.
+            send: sends a datagram of each flow, or raises OSError; None of one whose sender is on
+                another host.
         """
-        self._sockets = sockets
+        self._send = send
         self._data = [bytes(flow.size) for flow in flows]
         self._times = [
             times(flow, stream(seed, "traffic_between", number))
@@ -159,14 +156,14 @@ class Sender:
             if late < 0:
                 return
             heapq.heapreplace(self._next, (next(self._times[number]), number))
-            own = self._sockets[number]
-            if own is None or number in self.away:
+            send = self._send[number]
+            if send is None or number in self.away:
                 continue
             self.tried += 1
             self.late += late > LATE
             # A queue is full, or there is no way to the receiver.
             with contextlib.suppress(OSError):
-                own.send(self._data[number])
+                send(self._data[number])
                 self.sent[number] += 1
 
 
@@ -186,8 +183,8 @@ def main() -> None:
             return
     (plan,) = plans
     flows = [of_plain(BackgroundFlow, one) for one in plan["flows"]]
-    sockets = [None if one is None else socket.socket(fileno=one) for one in plan["sockets"]]
-    sender, begun = Sender(flows, plan["seed"], sockets), False
+    send = [None if one is None else socket.socket(fileno=one).send for one in plan["sockets"]]
+    sender, begun = Sender(flows, plan["seed"], send), False
     print(flush=True)
     while not commands.ended:
         patience = max(0.0, sender.due - time.monotonic()) if begun else None

@@ -209,7 +209,7 @@ class _Builder:
         node.add_neighbour(interface, link.router_address, link.router_mac)
         mtu = self._locked_mtu(link)
         if link.node not in self._routers:
-            node.add_default_route(link.router_address, mtu=mtu)
+            node.add_route(link.router_address, mtu=mtu)
         elif mtu is not None:
             node.add_neighbours_route(link.router_address, interface, mtu)
         node.shape(interface, self._packed(link, up=True))
@@ -246,11 +246,11 @@ class _Builder:
             hops = list(self._network.next_links(router))
             if router != CORE and len({first.index for _, first in hops}) == 1:
                 gateway, mtu = _gateway(router, hops[0][1]), self._locked_mtu(hops[0][1])
-                requests.add_default_route(gateway, mtu=mtu)
+                requests.add_route(gateway, mtu=mtu)
             else:
                 for number, (link, first) in enumerate(hops):
                     gateway, mtu = _gateway(router, first), self._locked_mtu(first)
-                    requests.add_route(link.address, gateway, mtu=mtu)
+                    requests.add_route(gateway, link.address, mtu=mtu)
                     if number % LINKS_PER_CHECK == 0:
                         requests.carry_out()
             requests.carry_out()

@@ -65,7 +65,7 @@ class Requests:
             namespace: descriptor of the peer's network namespace.
         """
         there = _LINK.pack(0, 0, peer[0], 0, 0) + _named(*peer[1:])
-        there += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        there += number(_LINK_NAMESPACE, namespace)
         information = attribute(_INFORMATION_KIND, b"veth")
         information += attribute(_INFORMATION_DATA, attribute(_VETH_PEER, there))
         here = _LINK.pack(0, 0, interface, _UP, _UP) + _named(name, mac)
@@ -89,7 +89,7 @@ class Requests:
         """
         index, name, mac = interface
         here, there, port = ends
-        tunnel = attribute(_TUNNEL_NETWORK, struct.pack("=I", network))
+        tunnel = number(_TUNNEL_NETWORK, network)
         tunnel += attribute(_TUNNEL_FROM, ipaddress.IPv4Address(here).packed)
         tunnel += attribute(_TUNNEL_TO, ipaddress.IPv4Address(there).packed)
         tunnel += attribute(_TUNNEL_LEARNS, b"\0") + attribute(
@@ -98,8 +98,8 @@ class Requests:
         information = attribute(_INFORMATION_KIND, b"vxlan")
         information += attribute(_INFORMATION_DATA, tunnel)
         body = _LINK.pack(0, 0, index, _UP, _UP) + _named(name, mac)
-        body += attribute(_LINK_MTU, struct.pack("=I", INNER_MTU))
-        body += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
+        body += number(_LINK_MTU, INNER_MTU)
+        body += number(_LINK_NAMESPACE, namespace)
         body += attribute(_LINK_INFORMATION, information)
         self._add(f"the tunnel {name} to {there}", _NEW_LINK, ADD, body)
 
@@ -109,7 +109,7 @@ class Requests:
 
     def limit_super_frames(self, interface: int, size: int) -> None:
         """Limit the bytes that segmentation offload hands to an interface at once."""
-        limit = attribute(_LINK_SUPER_FRAME, struct.pack("=I", size))
+        limit = number(_LINK_SUPER_FRAME, size)
         self._add("an interface", _NEW_LINK, 0, _LINK.pack(0, 0, interface, 0, 0) + limit)
 
     def add_address(self, interface: int, address: str, prefix_length: int) -> None:
@@ -125,30 +125,27 @@ class Requests:
         body += attribute(1, ipaddress.IPv4Address(address).packed) + attribute(2, _mac(mac))
         self._add(f"the neighbour {address}", _NEW_NEIGHBOUR, ADD, body)
 
-    def add_default_route(self, gateway: str, *, mtu: int | None = None) -> None:
-        """Add a default route by a gateway.
+    def add_route(
+        self, gateway: str, address: str | None = None, *, mtu: int | None = None
+    ) -> None:
+        """Add the route by a gateway to one IPv4 address, or the default route.
 
         Args:
             mtu: the bytes of the longest packet, whatever the kernel learns; None: as it finds.
         """
-        self._add_route(gateway, 0, _locked(mtu))
+        to, length = b"", 0
+        if address is not None:
+            to, length = attribute(1, ipaddress.IPv4Address(address).packed), 32
+        body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
+        body += to + _locked(mtu) + attribute(5, ipaddress.IPv4Address(gateway).packed)
+        self._add(f"the route by {gateway}", _NEW_ROUTE, ADD, body)
 
     def add_neighbours_route(self, address: str, interface: int, mtu: int) -> None:
         """Add the route to a neighbour's address, on which no packet is longer than ``mtu`` bytes."""
         body = _ROUTE.pack(socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, _ON_LINK, _UNICAST, 0)
         body += attribute(1, ipaddress.IPv4Address(address).packed)
-        body += attribute(_ROUTE_INTERFACE, struct.pack("=I", interface)) + _locked(mtu)
+        body += number(_ROUTE_INTERFACE, interface) + _locked(mtu)
         self._add(f"the route to {address}", _NEW_ROUTE, ADD, body)
-
-    def add_route(self, address: str, gateway: str, *, mtu: int | None = None) -> None:
-        """Add the route to one IPv4 address by a gateway; for ``mtu`` see ``add_default_route``."""
-        destination = attribute(1, ipaddress.IPv4Address(address).packed)
-        self._add_route(gateway, 32, destination + _locked(mtu))
-
-    def _add_route(self, gateway: str, length: int, destination: bytes) -> None:
-        body = _ROUTE.pack(socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, 0)
-        body += destination + attribute(5, ipaddress.IPv4Address(gateway).packed)
-        self._add(f"the route by {gateway}", _NEW_ROUTE, ADD, body)
 
     def shape(self, interface: int, packed: bytes) -> None:
         """Shape what an interface sends.
@@ -209,8 +206,8 @@ def _locked(mtu: int | None) -> bytes:
     """Return the attribute of a route whose MTU stays what it is; none for None."""
     if mtu is None:
         return b""
-    lock = attribute(_METRIC_LOCKS, struct.pack("=I", 1 << _METRIC_MTU))
-    return attribute(_ROUTE_METRICS, lock + attribute(_METRIC_MTU, struct.pack("=I", mtu)))
+    lock = number(_METRIC_LOCKS, 1 << _METRIC_MTU)
+    return attribute(_ROUTE_METRICS, lock + number(_METRIC_MTU, mtu))
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
@@ -234,6 +231,11 @@ def attribute(kind: int, value: bytes) -> bytes:
     """Return an attribute of a request, padded."""
     length = _ATTRIBUTE.size + len(value)
     return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
+
+
+def number(kind: int, value: int) -> bytes:
+    """Return an attribute that is a number of 32 bits."""
+    return attribute(kind, struct.pack("=I", value))
 
 
 def _named(name: str, mac: str) -> bytes:

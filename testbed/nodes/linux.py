@@ -118,19 +118,20 @@ def unmount(target: str) -> None:
 
 def make_read_only(folder: str) -> None:
     """Make a mounted file system and those below it read-only here, and their programs gain nothing."""
-    wanted = _MountAttributes(_ATTRIBUTE_READ_ONLY | _ATTRIBUTE_NO_SET_USER_ID, 0, 0, 0)
-    arguments = (_AT_WORKING_FOLDER, os.fsencode(folder), _AT_RECURSIVE)
-    size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    done = _libc.syscall(_MOUNT_SETATTR, *arguments, ctypes.byref(wanted), size)
-    _checked(done, f"mount_setattr {folder}")
+    gained = _ATTRIBUTE_READ_ONLY | _ATTRIBUTE_NO_SET_USER_ID
+    _set_attributes(folder, _AT_RECURSIVE, gained=gained)
 
 
 def make_writable(folder: str) -> None:
     """Make a file system that is mounted on a folder writable here, if it is so on the host."""
-    wanted = _MountAttributes(0, _ATTRIBUTE_READ_ONLY, 0, 0)
-    arguments = (_AT_WORKING_FOLDER, os.fsencode(folder), 0)
+    _set_attributes(folder, 0, lost=_ATTRIBUTE_READ_ONLY)
+
+
+def _set_attributes(folder: str, flags: int, *, gained: int = 0, lost: int = 0) -> None:
+    wanted = _MountAttributes(gained, lost, 0, 0)
     size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    done = _libc.syscall(_MOUNT_SETATTR, *arguments, ctypes.byref(wanted), size)
+    place = (_AT_WORKING_FOLDER, os.fsencode(folder), flags)
+    done = _libc.syscall(_MOUNT_SETATTR, *place, ctypes.byref(wanted), size)
     _checked(done, f"mount_setattr {folder}")
 
 

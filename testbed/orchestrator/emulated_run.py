@@ -91,15 +91,9 @@ class EmulatedRun:
             self._carry_out(opened, board, wake_up)
             if self._spread:
                 self._spread.note_end(self._records)
+            wake_ups = board.wake_ups() if board else ()
             summary = write_end(
-                *(
-                    self._plan,
-                    self._planned.directory,
-                    self._records,
-                    self._evaluations,
-                    self._store,
-                ),
-                wake_ups=board.wake_ups() if board else (),
+                self._planned, self._records, self._evaluations, self._store, wake_ups
             )
         if self._metrics:
             self._metrics.ended(summary)

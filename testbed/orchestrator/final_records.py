@@ -1,11 +1,11 @@
 """Write how a run ended: its summary, the account of its traffic, and the last events."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from testbed.device_names import EVALUATOR_NAME
 from testbed.errors import RunError
+from testbed.metrics.live import LiveRun
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
@@ -15,6 +15,7 @@ from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, utilisation
 from testbed.runs.ending import explain
 from testbed.runs.ledgers.traffic_account import settle
+from testbed.runs.planned_run import PlannedRun
 from testbed.runs.utilisation import Passed
 from testbed.telemetry.end_tables import write_utilisation
 from testbed.telemetry.event_kinds import EventKind
@@ -22,12 +23,10 @@ from testbed.telemetry.state_board import WakeUps
 
 
 def write_end(
-    plan: Plan,
-    directory: Path,
+    planned: PlannedRun[Plan, LiveRun],
     records: TrainingRecords,
     evaluations: Evaluations,
     store: CheckpointStores,
-    *,
     wake_ups: Iterable[WakeUps],
 ) -> dict[str, Any]:
     """Write the end of a run to its directory, and return the summary.
@@ -38,7 +37,7 @@ def write_end(
     Raises:
         RunError: it cannot be written.
     """
-    outcome, log = records.outcome, records.log
+    plan, outcome, log = planned.plan, records.outcome, records.log
     try:
         try:
             after_drain = evaluations.ingress.after_drain()
@@ -62,7 +61,7 @@ def write_end(
         records.write_links(outcome.last_update - records.earlier_seconds)
         used = records.used if plan.spec.clock == "virtual" else _measured(plan, records)
         if used:
-            write_utilisation(directory, used)
+            write_utilisation(planned.directory, used)
             summary["utilisation"] = utilisation.summary(used, plan.spec.clock)
             summary |= energy.summary(used)
         if evaluations.left_out:
@@ -74,7 +73,7 @@ def write_end(
         if is_complete(outcome.ended):
             store.remove()
     except OSError as error:
-        raise RunError(explain(error, directory)) from error
+        raise RunError(explain(error, planned.directory)) from error
     return summary
 
 

@@ -27,17 +27,11 @@ class LinksRecord(TypedDict):
 
 def unprobed(plan: AnyPlan) -> LinksRecord | None:
     """Return the manifest's entry before links are probed; None if the run shapes no link."""
-    count = len(shaped(plan))
-    if not count:
+    if not shaped(plan):
         return None
     off = "switched off by network.probe"
-    return {
-        "shaped": count,
-        "probed": 0,
-        "seconds": None,
-        "unmeasured": "the run did not get so far" if plan.spec.network.probe else off,
-        "directions": [],
-    }
+    why = "the run did not get so far" if plan.spec.network.probe else off
+    return record(plan, {"failed": why})
 
 
 def record(plan: AnyPlan, found: ProbedLinks) -> LinksRecord:

@@ -57,7 +57,7 @@ class Place:
         (folder / "loader.py").write_text(LOADER)
         self.reports, self._theirs = Channel.pair()
         load: Load = {"entry": "loader:load", "arguments": arguments}
-        self.gate = RoleConnections(folder, load, Shared())
+        self.gate = RoleConnections(folder, load, Shared().descriptors)
         self.gate.expect([Device(DEVICE, memory=2**30)])
         paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
         self.environment = os.environ | {"PYTHONPATH": paths}
@@ -276,7 +276,7 @@ def test_only_the_process_that_was_started_in_a_container_gets_its_secrets(
 def test_a_stranger_that_connects_before_the_container_is_known_gets_nothing(
     tmp_path: Path,
 ) -> None:
-    gate = RoleConnections(tmp_path, {"entry": "x:y", "arguments": {}}, Shared())
+    gate = RoleConnections(tmp_path, {"entry": "x:y", "arguments": {}}, Shared().descriptors)
     gate.expect([Device("server"), Device(DEVICE)])
     ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
     for one in (ours, theirs):

@@ -73,7 +73,7 @@ class Wire:
 
 def test_what_is_due_is_sent_and_what_cannot_be_is_left_out() -> None:
     wires = [Wire(), Wire()]
-    sender = Sender([CONSTANT, CONSTANT], 1, wires)
+    sender = Sender([CONSTANT, CONSTANT], 1, [wire.send for wire in wires])
     sender.begin(100.0)
     assert 100.0 <= sender.due < 100.01
     for now in np.arange(100.0, 101.0, 0.005):
@@ -96,7 +96,7 @@ def test_what_is_due_is_sent_and_what_cannot_be_is_left_out() -> None:
 
 def test_a_sender_that_falls_behind_catches_up_and_counts() -> None:
     wire = Wire()
-    sender = Sender([CONSTANT], 1, [wire])
+    sender = Sender([CONSTANT], 1, [wire.send])
     sender.begin(0.0)
     sender.turn(2.0)
     assert sender.sent == pytest.approx([200], abs=1)

@@ -45,7 +45,7 @@ _SAME: dict[str, tuple[Callable[[Requests], None], Callable[[IPBatch], Any]]] = 
         ),
     ),
     "route": (
-        lambda r: r.add_default_route("10.77.0.4"),
+        lambda r: r.add_route("10.77.0.4"),
         lambda p: p.route("add", dst="default", gateway="10.77.0.4"),
     ),
     "shape": (
