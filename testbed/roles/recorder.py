@@ -1,6 +1,5 @@
 """The reports of what the services of servers, aggregators and peers return."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from testbed.device_names import server_number
@@ -10,7 +9,6 @@ from testbed.messages.reports import (
     FaultVersionReached,
     Suspected,
     Welcomed,
-    counted,
 )
 from testbed.roles.reporting import RoleReporter
 from testbed.training.service_entries import (
@@ -24,17 +22,11 @@ from testbed.training.service_entries import (
 
 
 class Recorder:
-    """Reports entries to the orchestrator, and has versions evaluated.
-
-    Attributes:
-        counts: the number of reports so far, by the names of ``counted``; several recorders
-            may share it.
-    """
+    """Reports entries to the orchestrator, and has versions evaluated."""
 
     def __init__(
         self,
         report: RoleReporter,
-        counts: Counter[str],
         evaluate: Callable[[EvaluationPoint], None],
         schedule: Schedule | None = None,
     ) -> None:
@@ -46,7 +38,6 @@ class Recorder:
                 clock makes them happen.
         """
         self.report = report
-        self.counts = counts
         self._evaluate = evaluate
         self._schedule = schedule
         self._next_fault = schedule.next_iteration(0) if schedule else None
@@ -60,25 +51,19 @@ class Recorder:
         for entry in entries:
             match entry:
                 case UpdateEntry(row, version):
-                    self._count("updates")
                     self.report.row(row, version)
                     self.tell_reached(version)
                 case Diagnosed(values, version):
                     self.report.diagnosed(values, version)
                 case EvaluationPoint():
-                    self._count("evaluations")
                     self._evaluate(entry)
                 case Suspected() | Welcomed():
-                    self._count("suspicions")
                     self.report.send(entry)
                 case Connected(there):
                     self.report.send(DevicesConnected(there, self.report.server))
                 case Remark(text, is_error, of_role):
                     whose = server_number(self.report.server) if of_role else None
                     self.report.event("error" if is_error else "warning", text, whose)
-
-    def _count(self, kind: str) -> None:
-        self.counts[counted(kind, self.report.server)] += 1
 
     def tell_reached(self, version: int) -> None:
         """Report the versions reached at which faults are due."""

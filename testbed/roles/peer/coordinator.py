@@ -25,7 +25,6 @@ from testbed.messages.reports import (
     ServerListening,
     TrainingBegun,
     TrainingEnded,
-    no_reports,
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
@@ -87,9 +86,7 @@ class Coordinator(PeerChannels):
         """The peers that the fault of the next record must not stop for real."""
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         at_wall = settings.timing.clock == "wall"
-        self._recorder = Recorder(
-            self.report, no_reports(1), self._evaluate, self._schedule if at_wall else None
-        )
+        self._recorder = Recorder(self.report, self._evaluate, self._schedule if at_wall else None)
         self._started = 0.0
         self._last_report = 0.0
 

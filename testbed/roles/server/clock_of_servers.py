@@ -343,7 +343,7 @@ class ClockOfServers:
         return time.monotonic() - self._began
 
     def record(self, server: int, entries: Sequence[Entry]) -> None:
-        self._roles.recorders[server].record(entries)
+        self._roles.record(server, entries)
 
     def refuse(self, conversation: int, error: UnexpectedMessageError) -> None:
         worker = self._numbers.worker(conversation)

@@ -8,16 +8,23 @@ import numpy as np
 
 from testbed.channel import Channel
 from testbed.messages import clock_requests
-from testbed.messages.reports import no_reports
+from testbed.messages.reports import Suspected, Welcomed, counted, no_reports
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.server.remote_servers import DrivenHalf
 from testbed.training.aggregator_service import AggregatorService, service_of
 from testbed.training.parameter_service import ParameterService
-from testbed.training.service_entries import EvaluationPoint
+from testbed.training.service_entries import Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
 from testbed.training.slices import slices_of
 from testbed.updates import Layout
+
+_COUNTED = {
+    UpdateEntry: "updates",
+    EvaluationPoint: "evaluations",
+    Suspected: "suspicions",
+    Welcomed: "suspicions",
+}
 
 
 class DrivenRoles:
@@ -44,7 +51,7 @@ class DrivenRoles:
         self.services: list[ParameterService] = []
         self.aggregators: list[AggregatorService] = []
         self._settings = settings
-        self.recorders: list[Recorder] = []
+        self._recorders: list[Recorder] = []
         self._now, self._evaluates = now, evaluates
         self._evaluated = -1
         layouts = [one.layout for one in slices_of(settings, layout)]
@@ -56,7 +63,14 @@ class DrivenRoles:
             if isinstance(service, AggregatorService):
                 self.aggregators.append(service)
             evaluate = partial(self._evaluate, server, own)
-            self.recorders.append(Recorder(own, self.counts, evaluate))
+            self._recorders.append(Recorder(own, evaluate))
+
+    def record(self, index: int, entries: Sequence[Entry]) -> None:
+        """Report what a role's service has returned, and count it for checkpoints."""
+        for entry in entries:
+            if (kind := _COUNTED.get(type(entry))) is not None:
+                self.counts[counted(kind, index)] += 1
+        self._recorders[index].record(entries)
 
     def _evaluate(self, server: DrivenHalf, report: RoleReporter, due: EvaluationPoint) -> None:
         report.flush()  # no evaluation is on record before the updates that led to it
@@ -69,10 +83,10 @@ class DrivenRoles:
     @property
     def report(self) -> RoleReporter:
         """To the orchestrator, as the first server."""
-        return self.recorders[0].report
+        return self._recorders[0].report
 
     def flush(self) -> None:
-        for recorder in self.recorders:
+        for recorder in self._recorders:
             recorder.report.flush()
 
     @property

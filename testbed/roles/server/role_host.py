@@ -31,7 +31,6 @@ from testbed.engine.events import (
 )
 from testbed.engine.server import Server
 from testbed.faults.schedule import Schedule
-from testbed.messages.reports import no_reports
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
@@ -124,7 +123,7 @@ class RoleHost:
             asked = Asked(due.version, self._now(), due.ledger)
             evaluator.ask(asked, as_bytes(half.parameters), last=due.last)
 
-        self.recorder = Recorder(self.report, no_reports(1), evaluate, at_versions)
+        self.recorder = Recorder(self.report, evaluate, at_versions)
         self.service = service_of(half, layout, settings, measured(self.line), index=index)
         # Workers may train on with other servers after STOP.
         self._others = settings.servers > 1
