@@ -105,7 +105,7 @@ class ServedSystem(System):
             codec,
             asks=asks,
             settings=settings,
-            on_fault=witness.fault,
+            fault=witness.fault,
             record=self._record,
         )
         self._busy = Times.of(settings).busy()

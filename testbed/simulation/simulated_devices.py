@@ -62,7 +62,7 @@ class SimulatedDevices(Stateful):
             "_numbers",
             "_server",
             "_slice",
-            "_on_fault",
+            "fault",
             "record",
             "_deals",
             "_uses_again",
@@ -78,19 +78,20 @@ class SimulatedDevices(Stateful):
         *,
         asks: bool,
         settings: Settings,
-        on_fault: Callable[[FaultChange], None],
+        fault: Callable[[FaultChange], None],
         record: Callable[[int, Sequence[Entry]], None],
     ) -> None:
         """Connect all workers to their services, and have them ask if that is the protocol.
 
         Args:
             services: the servers' and then the aggregators'.
+            fault: called with the record of each fault's beginning and end.
             record: called with what a service has returned, and its index.
         """
         self._services = list(services)
         self._compute = computing
         self._codec = codec
-        self._on_fault = on_fault
+        self.fault = fault
         self.record = record
         self.server_kills = 0
         self._lost: set[int] = set()
@@ -314,14 +315,11 @@ class SimulatedDevices(Stateful):
 
     # -- what goes wrong
 
-    def fault(self, record: FaultChange) -> None:
-        self._on_fault(record)
-
     def server_killed(self, server: int, number: int, begin: FaultChange, end: FaultChange) -> None:
-        self._on_fault(begin)
+        self.fault(begin)
         if number > self.server_kills:
             raise ServerKilledError(server, number, begin)
-        self._on_fault(end)
+        self.fault(end)
 
     def lose(self, worker: int) -> None:
         """Drop what a worker was computing or had to send, and what it is sent from now on."""
