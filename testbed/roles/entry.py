@@ -120,12 +120,17 @@ class Loaded:
         """Run a role in a process that has inherited everything; return the exit status."""
         own = shared.descriptors(arguments)
         close_all_but((*range(3), report.fileno(), *own))
-        return self.run(
-            SharedResources.handed(self.settings, of_run, arguments, own), arguments, report
-        )
+        return self.run(of_run, arguments, report, own)
 
-    def run(self, shared: SharedResources, arguments: RoleArguments, report: Channel) -> int:
-        """Run a role in a node, and return the node's exit status."""
+    def run(
+        self,
+        of_run: RunArguments,
+        arguments: RoleArguments,
+        report: Channel,
+        descriptors: Sequence[int],
+    ) -> int:
+        """Run a role with its descriptors of what roles share, and return the node's exit status."""
+        shared = SharedResources.handed(self.settings, of_run, arguments, descriptors)
         return _Role(self, shared, report).run(arguments)
 
 
@@ -331,13 +336,7 @@ RoleAlone: TypeAlias = Callable[[RoleArguments, Channel, Sequence[int]], int]
 
 def load_alone(arguments: RunArguments) -> RoleAlone:
     """Do the same as ``load``, for the only role of this process."""
-    loaded = _load(arguments, 0, alone=True)
-
-    def run(role: RoleArguments, report: Channel, descriptors: Sequence[int]) -> int:
-        shared = SharedResources.handed(loaded.settings, arguments, role, descriptors)
-        return loaded.run(shared, role, report)
-
-    return run
+    return functools.partial(_load(arguments, 0, alone=True).run, arguments)
 
 
 def _load(arguments: RunArguments, turns: int, *, alone: bool = False) -> Loaded:
