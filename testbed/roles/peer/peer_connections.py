@@ -320,9 +320,10 @@ class PeerConnections(Connections):
             if c.sent_bytes < counts.get(n, 0) and n not in spared
         }
 
-    def under_way(self) -> list[int]:
-        """Return the peers whose kernels have not received all bytes sent to them."""
-        return [n for n, c in self.workers.items() if c.pending or under_way(c.socket)]
+    def under_way(self) -> dict[int, int]:
+        """Return the peers whose kernels lack bytes that were sent to them, each with their number."""
+        sizes = ((n, c.pending + under_way(c.socket)) for n, c in self.workers.items())
+        return {n: size for n, size in sizes if size}
 
     def settle(self) -> list[int]:
         """Send all that is pending, and read what comes, until the others' kernels have all bytes.
@@ -330,17 +331,13 @@ class PeerConnections(Connections):
         Returns:
             The peers whose kernels lack some, and took none for ``SETTLING`` seconds.
         """
-        since, left = time.monotonic(), self._bytes_under_way()
+        since, left = time.monotonic(), self.under_way()
         while left and time.monotonic() - since < SETTLING:
             self.turn(0.01)
-            now = self._bytes_under_way()
+            now = self.under_way()
             if now != left:
                 since, left = time.monotonic(), now
         return list(left)
-
-    def _bytes_under_way(self) -> dict[int, int]:
-        sizes = ((n, c.pending + under_way(c.socket)) for n, c in self.workers.items())
-        return {n: size for n, size in sizes if size}
 
     # -- the end
 
