@@ -209,9 +209,6 @@ class FaultVersionReached:
 class FaultReported:
     """A fault begins or ends; ``record`` is the one of ``Fault.record``.
 
-    A worker that is struck after one of its own pushes adds their number, as ``pushes``. If a killed
-    peer comes back, ``others`` are those that it calls, each with how often it was killed.
-
     Attributes:
         spared: devices that are only recorded as struck: they still have to send what has arrived, by
             the virtual clock, and are told nothing else before the fault has ended.

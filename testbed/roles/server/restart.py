@@ -27,9 +27,7 @@ class Restart:
     """The restart of a server that was killed, or whose run was interrupted.
 
     Attributes:
-        kills: the number of times that it was killed so far.
-        training: when training began, in seconds of CLOCK_MONOTONIC; None for an interrupted run.
-        elapsed: seconds that an interrupted run had trained, by the host's clock.
+        kills, training, elapsed: as in ``RestartArguments``.
         server: the index of the server that was killed last; 0 for an interrupted run.
     """
 

@@ -6,7 +6,6 @@ calls. If the server is killed, so is the clock, and a new process goes on from 
 
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 
 from testbed.clock.stage import ServerKilledError
 from testbed.roles.orders import OrderChannel
@@ -23,8 +22,8 @@ class ServerWithClock:
     def __init__(
         self, serving: ServerInputs, *, times: Times, channels: Sequence[OrderChannel]
     ) -> None:
-        saved, half = serving.checkpoints is not None, serving.half
-        self._driven = driven = DrivenServer(replace(serving, checkpoints=None, is_saved=saved))
+        half = serving.half
+        self._driven = driven = DrivenServer(serving)
         self.host = driven.host
         self._clock = ClockOfServers(
             serving.settings,
