@@ -4,8 +4,8 @@ Each slice of the parameters has its copies. An aggregator holds all of them, li
 it, and at one version both have the same: they share the copy.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ Part: TypeAlias = tuple[int, Hashable]
 class SentVersions(Stateful):
     """The copies of all slices."""
 
+    not_saved = frozenset({"_cut"})
+
     def __init__(
         self,
         cut: Sequence[Slice],
@@ -33,13 +35,6 @@ class SentVersions(Stateful):
         """
         self._cut = list(cut)
         self._copies: list[CountedCopies[FloatVector]] = [CountedCopies(empty) for _ in cut]
-
-    def state(self) -> dict[str, Any]:
-        return {"copies": [copies.state() for copies in self._copies]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        for copies, saved in zip(self._copies, state["copies"], strict=True):
-            copies.restore(saved)
 
     def __len__(self) -> int:
         return sum(map(len, self._copies))

@@ -1,12 +1,13 @@
 """Servers and their workers, with aggregators between them or without."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from testbed.algorithms.server_half import ServerHalf
+from testbed.checkpoints.stateful import Stateful
 from testbed.clock.device_use import DeviceUse, of_served
 from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
@@ -33,9 +34,10 @@ from testbed.updates import FloatVector
 from testbed.wire.own_encoding import codec_of
 
 
-class ServedSystem(System):
+class ServedSystem(Stateful, System):
     """The servers, aggregators and workers of one run."""
 
+    not_saved = frozenset({"_settings", "_cut", "_witness", "_halves", "_combining"})
     clock: StarClock
 
     def __init__(
@@ -171,26 +173,6 @@ class ServedSystem(System):
     @property
     def _server_names(self) -> Sequence[str]:
         return server_names(len(self._halves))
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "halves": [half.state() for half in self._all_halves],
-            "services": [one.state() for one in self._services],
-            "evaluations": self._evaluations.state(),
-            "clock": self.clock.state(),
-            "asked": self._busy.asked,
-            "devices": self._devices.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        for half, saved in zip(self._all_halves, state["halves"], strict=True):
-            half.restore(saved)
-        for service, saved in zip(self._services, state["services"], strict=True):
-            service.restore(saved)
-        self._evaluations.restore(state["evaluations"])
-        self.clock.restore(state["clock"])
-        self._busy.go_on(state["asked"])
-        self._devices.restore(state["devices"])
 
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         self._devices.resume_after(host_seconds)

@@ -232,7 +232,7 @@ class MeshSystem(System):
         return {
             "service": self._service.state(),
             "clock": self.clock.state(),
-            "asked": self._busy.asked,
+            "busy": self._busy.state(),
             "peers": [peer.state() for peer in self.peers],
             "kept": self._kept,
             "wire": self._wire,
@@ -242,7 +242,7 @@ class MeshSystem(System):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._service.restore(state["service"])
-        self._busy.go_on(state["asked"])
+        self._busy.restore(state["busy"])
         self._kept, self._kills, self._dead = state["kept"], state["kills"], state["dead"]
         self._wire = state["wire"]
         for peer, saved in zip(self.peers, state["peers"], strict=True):

@@ -1,9 +1,10 @@
 """The times for which the devices of a run compute and then wait."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from testbed.checkpoints.stateful import Stateful
 from testbed.durations import DeviceDurations, Durations
 from testbed.experiment.sections.timing import DurationSpec
 from testbed.training.settings import Settings
@@ -83,29 +84,28 @@ class DeviceTimes:
         return computing, self.waiting.sample(now)
 
 
-class Busy:
-    """The times of all devices, as a clock asks for them.
+class Busy(Stateful):
+    """The times of all devices, as a clock asks for them."""
 
-    Attributes:
-        asked: by device, the computations whose time was asked for, and the gradients in them.
-    """
+    not_saved = frozenset({"_own"})
 
     def __init__(self, own: Sequence[DeviceTimes]) -> None:
-        self.asked = [(0, 0)] * len(own)
+        # By device: the computations whose time was asked for, and the gradients in them.
+        self._asked = [(0, 0)] * len(own)
         self._own = own
 
     def __call__(self, device: int, now: float, gradients: int = 1) -> tuple[float, float]:
         """Return the seconds that a device computes, and those that it then waits, from a moment on."""
-        computations, computed = self.asked[device]
-        self.asked[device] = computations + 1, computed + gradients
+        computations, computed = self._asked[device]
+        self._asked[device] = computations + 1, computed + gradients
         return self._own[device].draw(now, gradients)
 
-    def go_on(self, asked: Sequence[tuple[int, int]]) -> None:
-        """Repeat the draws of an earlier object, given what it was ``asked``."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Repeat the draws of an earlier object."""
+        super().restore(state)
         # Computing and waiting have streams of their own, and the draws do not depend on the time.
-        for device, (computations, gradients) in enumerate(asked):
+        for device, (computations, gradients) in enumerate(self._asked):
             for _ in range(gradients):
                 self._own[device].compute.sample(0.0)
             for _ in range(computations):
                 self._own[device].waiting.sample(0.0)
-            self.asked[device] = computations, gradients

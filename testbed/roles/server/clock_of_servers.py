@@ -196,7 +196,7 @@ class ClockOfServers:
                     "time": clock.now,
                     "there": [worker for worker in there if worker < self._settings.workers],
                     "clock": clock.state(),
-                    "asked": self._busy.asked,
+                    "busy": self._busy.state(),
                     "outstanding": outstanding.state(),
                     "active_faults": self._active_faults.state(),
                     "incarnations": self._incarnations,
@@ -214,7 +214,7 @@ class ClockOfServers:
         self._roles.restore(state)
         clock = self._make_clock(range(self._settings.evaluator))
         clock.restore(state["clock"])
-        self._busy.go_on(state["asked"])
+        self._busy.restore(state["busy"])
         self._outstanding.restore(state["outstanding"])
         self._active_faults.restore(state["active_faults"])
         self._incarnations, self._stopped = state["incarnations"], state["stopped"]
