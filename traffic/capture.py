@@ -212,7 +212,6 @@ def capture(
         total_size: bytes that all files together may have.
         blocks: MiB of memory for packets that have passed and are not read yet.
         started: called without arguments once packets are being received.
-        reporting: the progress reports to make; None for none.
 
     Raises:
         TrafficError: the interface or the file cannot be opened.

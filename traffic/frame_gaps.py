@@ -32,7 +32,6 @@ class FrameGaps:
     Attributes:
         rates: bit/s by source address: the only limit on the way of what it sends.
         burst: how much a bucket may have saved up, in seconds at the rate.
-        count: the number of gaps.
         expected, elapsed: seconds that the rates give them in all, and that they took.
     """
 

@@ -20,7 +20,6 @@ class BlockModule:
         module: its structure; values are read only of its buffers.
         example: the shape of an image.
         batch_size: b, images per worker.
-        device: the device that computes.
         vector: the positions of its tensors in a flat vector.
         chain: the layers of its chain, or None if it has none.
     """

@@ -50,7 +50,6 @@ def svg(picture: Picture, *, alone: bool) -> str:
     """Return the drawing of a network.
 
     Args:
-        picture: the network.
         alone: True for a file of its own, False for a part of a page that has the colours.
     """
     canvas = Canvas()

@@ -33,7 +33,6 @@ class Limit:
     """A resource that limits the number of devices, in units of its own.
 
     Attributes:
-        name: its name, for people.
         room: the amount that is available to a run.
         per_run: the amount that a run takes apart from its devices.
         per_device: the amount that each device takes.

@@ -57,11 +57,8 @@ def machines_of(
     devices as the address plan.
 
     Args:
-        served: True if there is a server.
         class_of: the class of each worker or peer; empty without classes.
         aggregated: True if there is an aggregator in each cluster.
-        evaluated: True if there is an evaluator.
-        nodes: further nodes.
     """
     count, clusters = spec.devices.workers, spec.network.clusters
     classes = {one.name: number for number, one in enumerate(spec.devices.classes)}

@@ -42,7 +42,6 @@ class ProgramPlan:
     """One run of programs, ready to be carried out.
 
     Attributes:
-        spec: the resolved spec.
         label: the run directory's name.
         network: the devices' and the routers' links.
         class_of: the class of each worker, by its number; empty without classes.

@@ -31,9 +31,7 @@ class Cifar:
         title: its name in messages.
         archive, md5: the published archive, and its checksum.
         folder: the folder of the files in the archive.
-        training, test: the files.
         labels: labels of a record; the last one is the class.
-        classes: how many classes it has.
     """
 
     title: str

@@ -107,7 +107,6 @@ class RawDataset:
 
     Attributes:
         name: the name in the experiment file.
-        scaling: the scaling to apply to bytes.
         train, test: images and labels, as ``Raw`` has them.
         inputs: the examples' shape and the number of classes.
     """

@@ -43,7 +43,6 @@ def fetch(
 
     Args:
         name: ``mnist``, ``fashion-mnist``, ``cifar10`` or ``cifar100``.
-        progress: called with the progress of each file.
         mirrors: addresses to try instead of the public mirrors, in order.
         into: folder of the files instead of the user's cache.
         timeout: seconds without a byte after which a mirror is given up.

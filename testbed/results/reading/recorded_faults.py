@@ -46,7 +46,6 @@ class FaultOccurrence:
         kind: one of ``KINDS``.
         rule: the place of its rule in the experiment file's list, from 0.
         device: ``worker-3``, ``server`` or, of several, ``server-1``.
-        began: its beginning.
         ended: its end; None if none is recorded.
     """
 

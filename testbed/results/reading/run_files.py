@@ -292,7 +292,6 @@ class Capture(_Record):
         dropped: packets that are missing because the kernel had no room for them.
         left_out: packets that came after the bound on its size was reached.
         bytes: its size on disk.
-        files: the names of its files.
         error: why it ended early; None if it did not.
         complete: True if it holds the whole run.
     """
