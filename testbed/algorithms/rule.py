@@ -94,11 +94,7 @@ class GapOptions(RuleOptions):
 
 
 class Rule(ServedAlgorithm):
-    """An asynchronous rule of the server; its workers push whole gradients, or parts of them.
-
-    Attributes:
-        half: the type of the server's half.
-    """
+    """An asynchronous rule of the server's half; its workers push whole gradients, or parts of them."""
 
     half: ClassVar[type["RuleServer"]]
     scheduled = True
@@ -158,11 +154,7 @@ class GapRule(Rule):
 
 
 class RuleServer(AsynchronousServer):
-    """A server's half that applies a rule to dense gradients.
-
-    Attributes:
-        penalty: what gradients are divided by.
-    """
+    """A server's half that applies a rule to dense gradients, which it divides by a penalty."""
 
     # Tensors share the memory of arrays, or are written before they are read.
     not_saved = frozenset({"learning_rate", "_theta", "_buffers", "_scattered", "_torch"})
