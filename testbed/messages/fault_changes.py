@@ -40,12 +40,12 @@ class FaultChange(AnyFaultChange):
     Attributes:
         devices: the numbers of the devices that it strikes.
         pushes: of a worker that is struck after one of its own pushes, their number.
-        others: of a killed peer that comes back, those that it calls, each with its kills so far.
+        others: of a killed peer that comes back, those that it calls.
     """
 
     devices: list[int]
     pushes: NotRequired[int]
-    others: NotRequired[Sequence[tuple[int, int]]]
+    others: NotRequired[Sequence[int]]
 
 
 class RecordedChange(AnyFaultChange):

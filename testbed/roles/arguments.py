@@ -57,7 +57,7 @@ class RestartArguments(TypedDict, total=False):
         elapsed: seconds that an interrupted run had trained, by the host's clock.
         incarnation: the number of times that a worker or peer has come back.
         pushes: the number of pushes of a worker's incarnations so far.
-        others: the peers that a peer calls, each with the number of times that it was killed.
+        others: the peers that a peer calls as it comes back.
     """
 
     restore: bool
@@ -66,7 +66,7 @@ class RestartArguments(TypedDict, total=False):
     elapsed: float
     incarnation: int
     pushes: int
-    others: Sequence[tuple[int, int]]
+    others: Sequence[int]
 
 
 class RoleArguments(RestartArguments):

@@ -291,7 +291,7 @@ class _Role:
         parts = settings, number, mine, self._learners(), leave, meeting, line
         at_wall = settings.timing.clock == "wall"
         peer: PeerProcess = WallPeer(*parts, times=times) if at_wall else OrderedPeer(*parts)
-        peer.run(dict(arguments["others"]) if incarnation else None)
+        peer.run(arguments["others"] if incarnation else None)
 
     def _evaluate(self) -> None:
         if self.shared.orders is not None:

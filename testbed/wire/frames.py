@@ -15,7 +15,8 @@ offset type    meaning
                (PARAMETERS), base version (PUSH, FINISHED), 0 elsewhere
 16     float32 loss of the mini-batch (PUSH), 0 elsewhere
 20     uint32  number of updates in the sum (PUSH of an aggregator), number of the
-               mini-batch that is dealt (PARAMETERS, from a stream), 0 elsewhere
+               mini-batch that is dealt (PARAMETERS, from a stream), how often the one
+               that answers was killed and came back (WELCOME of a peer), 0 elsewhere
 24     uint64  length of the body in bytes
 ====== ======= =================================================================
 
@@ -118,6 +119,9 @@ class Frame:
         return replace(self, body=body)
 
 
+_COUNTS = frozenset({Kind.PUSH, Kind.PARAMETERS, Kind.WELCOME})
+
+
 def header(
     kind: Kind,
     number: int = 0,
@@ -151,7 +155,7 @@ def parse(head: bytes, accepts: Mapping[Kind, int]) -> Head:
         raise WireError(f"a message of kind {kind}; allowed now: {allowed}")
     if length > accepts[kind]:
         raise WireError(f"a {Kind(kind).name} of {length} bytes, over the limit of {accepts[kind]}")
-    if head[5:8] != b"\0\0\0" or (count and kind not in (Kind.PUSH, Kind.PARAMETERS)):
+    if head[5:8] != b"\0\0\0" or (count and kind not in _COUNTS):
         raise WireError("reserved bytes of the header are not 0")
     return Head(_KINDS[kind], encoding, number, loss, count, length)
 

@@ -14,7 +14,7 @@ from testbed.wire.frames import HEADER, LAYOUT, MAGIC, PROTOCOL, Kind
 
 MEANINGS: dict[Kind, dict[str, dict[str, str]]] = {
     Kind.HELLO: {"number": {"device": "I", "incarnation": "H", "kills": "H"}},
-    Kind.WELCOME: {"number": {"parameters": "Q"}},
+    Kind.WELCOME: {"number": {"parameters": "Q"}, "count": {"returns": "I"}},
     Kind.PULL: {},
     Kind.PARAMETERS: {
         "encoding": {"encoding": "B"},
@@ -42,7 +42,7 @@ CUT = 2
 They are the upper ones of the length and 0 in every message: no body has 2⁴⁸ bytes.
 """
 
-ONLY_IF_NOT_0 = frozenset(("incarnation", "kills", "batch", "updates"))
+ONLY_IF_NOT_0 = frozenset(("incarnation", "kills", "returns", "batch", "updates"))
 """Fields that most messages of their kind do not use, which are left out of lines where they are 0."""
 _FRAMING = ("magic", "protocol", "kind", "zeros", "length")
 

@@ -31,7 +31,7 @@ def expected_fields(one: Said) -> dict[str, int | float | str]:
         case Kind.HELLO:
             return {"device": one.number, "incarnation": 0, "kills": 0}
         case Kind.WELCOME:
-            return {"parameters": one.number}
+            return {"parameters": one.number, "returns": 0}
         case Kind.PARAMETERS:
             return {"encoding": "dense float32", "version": one.number, "batch": 0}
         case Kind.PUSH:

@@ -192,13 +192,12 @@ class KillableWorkers:
     def bring_back(
         self,
         server_kills: int,
-        others: Callable[[int], Sequence[tuple[int, int]]] | None = None,
+        others: Callable[[int], Sequence[int]] | None = None,
     ) -> None:
         """Start the killed workers that are due to come back and whose process is gone.
 
         Args:
-            others: if they are peers, returns those that one calls as it comes back, each with how
-                often it was killed.
+            others: if they are peers, returns those that one calls as it comes back.
         """
         now = self._now()
         for number, worker in self._workers.items():

@@ -27,7 +27,7 @@ class Reachability:
         agenda: Agenda,
     ) -> None:
         self._names = names
-        self.told_others: dict[int, Sequence[tuple[int, int]]] = {}
+        self.told_others: dict[int, Sequence[int]] = {}
         self._workers = workers
         self._impairments = impairments
         self._agenda = agenda
@@ -58,10 +58,9 @@ class Reachability:
         """Return True if a worker cannot receive, under faults of some kinds or after an outage."""
         return self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
 
-    def others(self, number: int) -> Sequence[tuple[int, int]]:
-        """Return the peers that a peer calls as it comes back, each with how often it was killed."""
+    def others(self, number: int) -> Sequence[int]:
+        """Return the peers that a peer calls as it comes back."""
         told = self.told_others.pop(number, None)
         if told is not None:
             return told
-        there = [one for one in self._names if one != number and self.can_be_struck(one)]
-        return [(one, self._workers.incarnation(one)) for one in there]
+        return [one for one in self._names if one != number and self.can_be_struck(one)]

@@ -232,8 +232,7 @@ class Coordinator(PeerChannels):
     def come_back(self, peer: int, others: Sequence[int], record: FaultChange) -> bool:
         """Have a peer's new process started, and wait until it is connected to the others."""
         self.report.flush()
-        pairs = [(other, self._kills[other]) for other in others]
-        self.report.send(FaultReported(record | {"others": pairs}))
+        self.report.send(FaultReported(record | {"others": others}))
         self.gone.discard(peer)
         told = self.wait_for(peer, Met, time.monotonic() + RETURN_TIMEOUT)
         if told is None:

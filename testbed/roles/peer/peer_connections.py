@@ -61,7 +61,9 @@ class PeerConnections(Connections):
         self._number = number
         self._neighbours = neighbours
         self._working = {Kind.PUSH: longest, Kind.PARAMETERS: longest, Kind.STOP: 0}
+        # The call that is not answered yet, and the peer that is called, until it is connected.
         self._calling: Connection | None = None
+        self._called: int | None = None
         self._received: deque[tuple[int, Frame]] = deque()
         self.evaluator = EvaluatorLink(
             *(self, 4 * parameters, report, spill),
@@ -99,17 +101,19 @@ class PeerConnections(Connections):
                 )
             self.turn(1.0)
 
-    def connect_again(self, others: Mapping[int, int]) -> None:
+    def connect_again(self, others: Collection[int]) -> None:
         """Connect to peers that are there, as this one was killed and comes back.
 
-        Args:
-            others: their numbers, each with how often that peer was killed.
+        Another one that comes back may call this one first, or at the same moment: of two such calls
+        that of the peer with the higher number becomes the connection.
 
         Raises:
             OSError: one cannot be reached. Under the wall clock it is left out: it may be killed now.
         """
         deadline = time.monotonic() + CONNECTING_TIMEOUT
-        for number in (one for one in self._neighbours if one in others):
+        for number in self._neighbours:
+            if number not in others or number in self.workers:
+                continue
             try:
                 self._call(number, deadline)
             except OSError as error:
@@ -117,8 +121,6 @@ class PeerConnections(Connections):
                     raise
                 text = f"peer {self._number}, which is back, has not reached it: {error}"
                 self.report.event("warning", text, number)
-            else:
-                self.workers[number].incarnation = others[number]
 
     @property
     def connected(self) -> list[int]:
@@ -135,17 +137,24 @@ class PeerConnections(Connections):
         called = call(address, deadline - time.monotonic())
         port = called.getpeername()[1]
         self._calling = connection = self.add(called, address, port, {Kind.WELCOME: 0})
+        self._called = number
         hello = header(Kind.HELLO, int(self.identity), length=len(self._secret)) + self._secret
         connection.send([hello])
         while connection is self._calling and connection in self.open:
             if time.monotonic() > deadline:
+                self._called = None
                 self.close(connection, f"peer {number} does not answer")
                 raise TimeoutError(f"peer {number} does not answer")
             self.turn(1.0)
-        if connection not in self.open:  # the reason was reported when it was closed
-            raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
+        self._called = None
         connection.device = number
-        self.workers[number] = connection
+        if number in self.workers:  # it has called, too
+            if connection in self.open:
+                self.close(connection, None)
+        elif connection in self.open:
+            self.workers[number] = connection
+        else:  # the reason was reported when it was closed
+            raise ConnectionRefusedError(f"peer {number} refused peer {self._number}'s greeting")
 
     # -- the loop
 
@@ -192,6 +201,7 @@ class PeerConnections(Connections):
                     raise WireError(text)
                 if connection is self._calling:
                     self._calling = None
+                connection.incarnation = frame.count
                 connection.receiver.accept(self._working)
             case Kind.STOP:
                 connection.stopped = True
@@ -205,9 +215,15 @@ class PeerConnections(Connections):
     def _greet(self, connection: Connection, frame: Frame) -> None:
         identity = self.identify(frame)
         number = identity.number
-        if number not in self._neighbours or not self._admits(identity):
+        crosses = self._crosses(identity)
+        if number not in self._neighbours or not (crosses or self._admits(identity)):
             raise WireError(f"device {number} must not connect here, or is connected already")
         self.message_bytes += frame.size
+        if crosses:
+            connection.device = number  # which gives its call up as it gets this peer's
+            return
+        if number == self._called:
+            self._calling = None
         if number in self.workers:  # its end was not noticed
             self.close(self.workers[number], "it was killed, and is back")
         self._received = deque(one for one in self._received if one[0] != number)
@@ -218,6 +234,16 @@ class PeerConnections(Connections):
         connection.receiver.accept(self._working)
         self.welcome(connection)
         self.watch(connection)
+
+    def welcome(self, connection: Connection) -> None:
+        """Answer a greeting; the caller learns which incarnation it has reached."""
+        connection.send([header(Kind.WELCOME, self._parameters, count=self.identity.incarnation)])
+
+    def _crosses(self, identity: Identity) -> bool:
+        """Return True if a peer that comes back has called as this one called it, whose call counts."""
+        number, known = identity.number, self.workers.get(identity.number)
+        is_connected = known is not None and known.incarnation == identity.incarnation > 0
+        return number < self._number and (number == self._called or is_connected)
 
     def _admits(self, identity: Identity) -> bool:
         """Return True if a peer may connect: one with a higher number, or one that comes back."""

@@ -7,7 +7,7 @@ that a peer that has much to send never keeps others from sending.
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from testbed.roles.orders import Order, OrderChannel, OrderKind
@@ -40,12 +40,11 @@ class PeerProcess(LocalPeer):
         self._connections = connections
         self._line = line
 
-    def run(self, others: Mapping[int, int] | None = None) -> None:
+    def run(self, others: Collection[int] | None = None) -> None:
         """Connect to the others, work until the coordinator says STOP, and disconnect.
 
         Args:
-            others: if this peer was killed and comes back, the peers that are there, each with how
-                often it was killed.
+            others: if this peer was killed and comes back, the peers that are there.
         """
         if others is None:
             self._connections.connect()

@@ -1,12 +1,14 @@
 """Peers whose process is killed and that connect again, over real sockets."""
 
 import select
+import socket
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
-from testbed.roles.transport.greeting import Identity
+from testbed.roles.transport.greeting import Identity, call
 from testbed.wire.frames import Kind
 from tests.roles.peer.test_peer_connections import SIZE, Place, frames, hello, push, receive, turned
 
@@ -97,15 +99,60 @@ def test_a_peer_that_is_back_calls_those_that_are_there(place: Place) -> None:
         turned(peers[number], lambda: peers[number].returned == [1] and done)
 
     def call() -> None:
-        back.connect_again({0: 0, 2: 3})
+        back.connect_again([0, 2])
         done.append(True)
 
     place.together(call, lambda: accept(0), lambda: accept(2))
     assert back.connected == [0, 2]
     assert back.message_bytes == 2 * 32
-    assert [back.workers[other].incarnation for other in (0, 2)] == [0, 3]
+    assert [back.workers[other].incarnation for other in (0, 2)] == [0, 0]
     assert [peers[other].workers[1].incarnation for other in (0, 2)] == [1, 1]
     assert list(peers[2].lost()) == []
+
+
+@pytest.mark.parametrize("crossing", [True, False])
+@pytest.mark.parametrize("incarnations", [(1, 1), (1, 3), (2, 1)])
+def test_two_peers_that_come_back_at_once_have_one_connection(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    incarnations: tuple[int, int],
+    crossing: bool,
+) -> None:
+    if crossing:  # neither has read the other's greeting as it sends its own
+        both = threading.Barrier(2)
+
+        def at_the_same_moment(where: str, seconds: float) -> socket.socket:
+            called = call(where, seconds)
+            both.wait(10)
+            return called
+
+        monkeypatch.setattr("testbed.roles.peer.peer_connections.call", at_the_same_moment)
+    changes: dict[str, Any] = {"clock": "wall", "evaluated_peer": 9}
+    back = {
+        number: place.peer(number, 3, incarnation=incarnation, **changes)
+        for number, incarnation in zip((1, 2), incarnations, strict=True)
+    }
+    done: set[int] = set()
+
+    def come_back(number: int, other: int) -> None:
+        back[number].connect_again([other])
+        done.add(number)
+        turned(back[number], lambda: len(done) == 2)
+
+    place.together(lambda: come_back(1, 2), lambda: come_back(2, 1))
+    lower, higher = back[1].workers[2], back[2].workers[1]
+    assert lower.socket.getsockname() == higher.socket.getpeername()
+    assert (higher.incarnation, lower.incarnation) == incarnations
+    back[1].send(2, push(1, 1.0))
+    back[2].send(1, push(1, 2.0))
+    for number, other, value in ((2, 1, 1.0), (1, 2, 2.0)):
+        frame = back[number].next_from(other)
+        assert frame is not None and np.frombuffer(frame.body, np.float32)[0] == value
+    for number, peer in back.items():
+        while len(peer.open) > 1:
+            peer.turn(1.0)
+        assert list(peer.lost()) == []
+        assert place.events(number) == []
 
 
 @pytest.mark.parametrize("clock", ["wall", "virtual"])
@@ -116,9 +163,9 @@ def test_a_peer_that_cannot_be_reached_is_left_out_by_the_wall_clock_only(
     back = place.peer(1, 3, incarnation=1, clock=clock)
     if clock == "virtual":
         with pytest.raises(OSError, match="refused"):
-            back.connect_again({0: 0})
+            back.connect_again([0])
     else:
-        back.connect_again({0: 0})
+        back.connect_again([0])
         assert back.connected == []
         assert "which is back, has not reached it" in place.events(1)[0]
 
@@ -131,7 +178,7 @@ def test_a_frozen_peer_that_is_called_takes_no_time_from_the_others_and_is_hung_
     frozen, there = (place.peer(number, 3, **changes) for number in (0, 2))
     back = place.peer(1, 3, incarnation=1, **changes)
     place.together(
-        lambda: back.connect_again({0: 0, 2: 0}),
+        lambda: back.connect_again([0, 2]),
         lambda: turned(there, lambda: there.returned == [1]),
     )
     assert back.connected == [2]
