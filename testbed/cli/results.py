@@ -39,12 +39,12 @@ def ls(runs: RunsRoot = Path("runs"), as_json: AsJson = False) -> None:
     from testbed.results.reading.finding import find, with_ends
     from testbed.results.reading.journals import NoRunError
 
+    executions = [with_ends(execution) for execution in find(runs)]  # or it cannot be read
     if not runs.is_dir():
         raise NoRunError(
             f"there is no folder {runs}: name the folder of the runs by --runs, or start a run with "
             "`testbed run`"
         )
-    executions = [with_ends(execution) for execution in find(runs)]
     if as_json:
         shown_runs.print_json([shown_runs.listed(execution) for execution in executions])
     elif not executions:

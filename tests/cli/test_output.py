@@ -54,3 +54,33 @@ def test_output_in_memory_is_no_file_that_fails(
         main()
     assert ending.value.code == 0
     assert capsys.readouterr().out.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        ("ls --runs {}", (2, "cannot be read: ")),
+        ("simulate small.yaml --out {} --set compute.mean=1s", (2, "cannot be made (File name")),
+        ("plan small.yaml --set dataset=cifar10", (0, "dataset cifar10 is not in ")),
+        ("plan small.yaml --set dataset=mnist", (0, "dataset mnist is not in ")),
+    ],
+)
+def test_a_folder_that_cannot_be_looked_into_is_no_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    ending: tuple[int, str],
+) -> None:
+    # As one of another user; root may look into all that have names.
+    folder = tmp_path / ("x" * 300)
+    (tmp_path / "small.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TESTBED_DATA", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr(sys, "argv", ["testbed", *command.format(folder).split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    status, says = ending
+    assert ended.value.code == status
+    assert says in "".join(capsys.readouterr())

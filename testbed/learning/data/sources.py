@@ -181,7 +181,8 @@ def _check(
 
 def _present(place: Path, file: str) -> Path | None:
     candidates = (place / file, place / f"{file}.gz")
-    return next((path for path in candidates if path.is_file()), None)
+    # Not Path.is_file, which raises where this user may not look.
+    return next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
 
 
 def _is(name: str, test_labels: Path) -> bool:
