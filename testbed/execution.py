@@ -1,5 +1,6 @@
 """Carry out an experiment: its runs one after the other, then the report."""
 
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -206,10 +207,11 @@ def _interrupted_after(
     runs: int, of: int, directory: Path, late: LateSignalError
 ) -> InterruptedRunError:
     """Return the error of an execution that a signal ends after a run."""
+    named = shlex.quote(str(directory))
     rest = (
-        f"`testbed report {directory}` writes the report"
+        f"`testbed report {named}` writes the report"
         if runs == of
-        else f"`testbed resume {directory}` carries out the others"
+        else f"`testbed resume {named}` carries out the others"
     )
     return InterruptedRunError(
         f"stopped by {late} after {as_number(runs, 'run')} of {of}: {rest}", late.number
@@ -227,7 +229,7 @@ def _execution(
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"interrupted while the report was written; the runs are complete: `testbed report "
-            f"{directory}` writes the report",
+            f"{shlex.quote(str(directory))}` writes the report",
             signal.SIGINT,
         ) from None
     except TestbedError as error:

@@ -1,5 +1,6 @@
 """``testbed new``: write a folder with an experiment that runs as it is."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +52,8 @@ def new(
             typer.echo(f"{folder / path}")
     except OSError as error:
         raise SpecError(f"{folder} cannot be written: {error.strerror}") from error
-    typer.echo(f"next: cd {folder} && testbed {'run' if program else 'simulate'} experiment.yaml")
+    how = "run" if program else "simulate"
+    typer.echo(f"next: cd {shlex.quote(str(folder))} && testbed {how} experiment.yaml")
 
 
 def _files(name: str, kind: str) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """``testbed run``, ``simulate``, ``resume``, ``plan`` and ``schema``."""
 
 import os
+import shlex
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -214,7 +215,7 @@ def show_results(
     if not any(summary["ended"] == "interrupted" for summary in execution.summaries):
         serving.linger(exporter)
     if (ended := worst(execution.summaries)) is not None:
-        directory = execution.directory
+        directory = shlex.quote(str(execution.directory))
         goes_on = ended["ended"] == "interrupted" and "programs" not in ended
         raise incomplete(
             ended, f"; `testbed resume {directory}` goes on where it stopped" if goes_on else ""
@@ -314,7 +315,7 @@ def _print_table(execution: "ExecutionResult") -> None:
         for name, outcome in found:
             if outcome.state == "unknown":
                 typer.echo(f"  {name}: {outcome.text}")
-    none = f"none; `testbed report {execution.directory}` writes it"
+    none = f"none; `testbed report {shlex.quote(str(execution.directory))}` writes it"
     typer.echo(f"report: {execution.report or none}")
 
 

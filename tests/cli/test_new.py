@@ -1,6 +1,7 @@
 """``testbed new``: what it writes runs as it is, is what its schema says, and is never written over."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,17 @@ def test_an_experiment_is_simulated_as_it_was_written(command: CommandLine, kind
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
+def test_commands_that_are_named_can_be_copied_where_folders_have_blanks(
+    command: CommandLine,
+) -> None:
+    said = command.do("new", "my folder/mine").stdout.splitlines()[-1]
+    assert said == "next: cd 'my folder/mine' && testbed simulate experiment.yaml"
+    where = ("my folder/mine/experiment.yaml", "--out", "my runs")
+    done = command.do("simulate", *where, "--no-report", "--set", "training.updates=2")
+    reported = shlex.split(done.stdout.splitlines()[-1].split("`")[1])
+    assert len(reported) == 3 and command.do(*reported[1:]).returncode == 0
+
+
 def test_programs_run_as_they_were_written(command: CommandLine) -> None:
     following = written(command, "program")
     assert following == "testbed run experiment.yaml"

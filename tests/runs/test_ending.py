@@ -78,8 +78,8 @@ def test_a_signal_while_a_run_s_directory_and_libraries_are_made_ready_is_not_lo
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        (1, r"stopped by SIGINT after 1 run of 2: `testbed resume .*` carries out the others"),
-        (2, r"stopped by SIGINT after 2 runs of 2: `testbed report .*` writes the report"),
+        (1, r"after 1 run of 2: `testbed resume '.*/my runs/.*'` carries out the others"),
+        (2, r"after 2 runs of 2: `testbed report '.*/my runs/.*'` writes the report"),
     ],
 )
 def test_ctrl_c_while_a_run_s_end_is_written_ends_the_execution(
@@ -100,10 +100,10 @@ def test_ctrl_c_while_a_run_s_end_is_written_ends_the_execution(
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)
     with pytest.raises(InterruptedRunError, match=said) as error:
-        execute(load(path), tmp_path / "runs", lambda *_: Unwatched())
+        execute(load(path), tmp_path / "my runs", lambda *_: Unwatched())
     assert error.value.exit_status == 130
     assert ended == at
-    done = [one.parent.name for one in tmp_path.glob("runs/*/*/*/summary.json")]
+    done = [one.parent.name for one in tmp_path.glob("my runs/*/*/*/summary.json")]
     assert len(done) == at
 
 
