@@ -56,11 +56,11 @@ class DeviceState(IntEnum):
 class DeviceLine:
     """The line to which one device writes its state and its processor time."""
 
-    __slots__ = ("_next_look", "_words")
+    __slots__ = ("_next_look", "_used", "_words")
 
     def __init__(self, words: memoryview) -> None:
         self._words = words
-        self._next_look = 0
+        self._next_look = self._used = 0
 
     @classmethod
     def unread(cls) -> "DeviceLine":
@@ -91,11 +91,12 @@ class DeviceLine:
         words[_BINS + min((nanoseconds // FIRST_BIN).bit_length(), BINS - 1)] += 1
 
     def look(self) -> None:
-        """Write the process's processor time, at most once per ``CPU_PERIOD``."""
+        """Add the process's processor time to its predecessors', at most once per ``CPU_PERIOD``."""
         now = time.monotonic_ns()
         if now >= self._next_look:
             self._next_look = now + CPU_PERIOD
-            self._words[1] = time.process_time_ns()
+            before, self._used = self._used, time.process_time_ns()
+            self._words[1] += self._used - before
 
 
 class ServerLine:

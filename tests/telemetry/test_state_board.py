@@ -64,6 +64,25 @@ def test_the_board_shows_what_forked_processes_write() -> None:
     board.close()
 
 
+def test_the_processor_time_of_a_device_that_came_back_is_that_of_all_its_processes() -> None:
+    board = Board.create(1)
+
+    def used() -> float:
+        return float(board.processor_seconds()[0])
+
+    def compute(rounds: int) -> None:
+        line = board.device(0)
+        line.look()
+        sum(i * i for i in range(rounds))
+        line.done()
+
+    in_child(partial(compute, 2_000_000))
+    assert (first := used()) > 0.02
+    in_child(partial(compute, 2_000))  # which was killed, and is back
+    assert first < used() < 2 * first
+    board.close()
+
+
 def test_the_servers_line_adds_up_times_and_bytes() -> None:
     board = Board.create(2)
     line = board.server()
