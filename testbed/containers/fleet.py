@@ -27,7 +27,7 @@ from docker.types import LogConfig, Mount
 
 from testbed.containers import engine, out_of_memory, processors
 from testbed.errors import HostError
-from testbed.nodes import etc_files
+from testbed.nodes import etc_files, linux
 from testbed.nodes.node_interface import Device
 
 RUN_LABEL = "io.testbed.run"
@@ -151,7 +151,7 @@ class Fleet:
 
     def labels(self, device: str) -> dict[str, str]:
         """Return the labels of a device's container."""
-        return {RUN_LABEL: self.run, DEVICE_LABEL: device, MAKER_LABEL: pid_namespace()}
+        return {RUN_LABEL: self.run, DEVICE_LABEL: device, MAKER_LABEL: linux.namespace_id("pid")}
 
     def create(self, devices: Sequence[Device], abandoned: Callable[[int], bool]) -> None:
         """Create and start a container for each device, several at a time.
@@ -402,9 +402,3 @@ def _request(send: Callable[[str], T], container: str) -> T:
         raise
     except (DockerException, requests.RequestException, OSError) as error:
         raise HostError(engine.explain(error)) from error
-
-
-def pid_namespace() -> str:
-    """Return an id of this process's pid namespace, valid until the host reboots."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8", "replace").strip()
-    return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"

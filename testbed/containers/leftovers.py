@@ -8,8 +8,8 @@ import docker
 from docker.errors import NotFound
 from docker.models.containers import Container
 
-from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
-from testbed.nodes import run_names
+from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL
+from testbed.nodes import linux, run_names
 
 
 def containers(client: docker.DockerClient) -> Iterator[Container]:
@@ -18,7 +18,7 @@ def containers(client: docker.DockerClient) -> Iterator[Container]:
     Runs in another pid namespace (a testbed inside a container that uses the same engine) are left
     out: it cannot be seen from here if they have ended.
     """
-    here = pid_namespace()
+    here = linux.namespace_id("pid")
     for container in client.containers.list(
         all=True, filters={"label": RUN_LABEL}, ignore_removed=True
     ):

@@ -358,6 +358,12 @@ def own_network() -> int:
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
+def namespace_id(kind: str) -> str:
+    """Return an id of this process's namespace of a kind, such as ``net``, that no other host has."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8", "replace").strip()
+    return f"{boot}:{Path(f'/proc/self/ns/{kind}').stat().st_ino}"
+
+
 def set_sysctl(name: str, value: str) -> None:
     """Write a sysctl (``net.ipv4.ip_forward``) of the namespaces that this thread is in."""
     (Path(_SETTINGS) / name.replace(".", "/")).write_text(value)

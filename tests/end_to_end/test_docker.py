@@ -18,7 +18,8 @@ from docker.models.containers import Container
 
 from bench.agree import SPEC, SPECS, Pair, carry_out
 from testbed.containers import leftovers
-from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL, pid_namespace
+from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL
+from testbed.nodes import linux
 from testbed.results.reading.run_files import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence, until
@@ -183,8 +184,8 @@ def test_two_runs_at_once_next_to_containers_of_an_older_run(
     gone = psutil.Popen(["/bin/true"])
     gone.wait()
     run = f"testbed-{gone.pid}-00000000"
-    older = {RUN_LABEL: run, MAKER_LABEL: pid_namespace()}
-    elsewhere = {RUN_LABEL: run, MAKER_LABEL: pid_namespace() + "1"}
+    older = {RUN_LABEL: run, MAKER_LABEL: linux.namespace_id("pid")}
+    elsewhere = {RUN_LABEL: run, MAKER_LABEL: linux.namespace_id("pid") + "1"}
     create = engine.client.api.create_container
     create(TINY, ["/bin/cat"], name=f"{run}-server", labels=older)
     foreign = create(TINY, ["/bin/cat"], name=f"{run}-foreign", labels=elsewhere)["Id"]

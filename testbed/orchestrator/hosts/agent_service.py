@@ -51,7 +51,9 @@ _TAKE_DOWN = 120.0
 def facts() -> HostFacts:
     """Return what an orchestrator has to know of this host before it sends anything."""
     memory, is_root = psutil.virtual_memory().total, os.geteuid() == 0
-    return HostFacts(VERSION, package_digest(), own_processors(), memory, is_root)
+    return HostFacts(
+        VERSION, package_digest(), own_processors(), memory, is_root, linux.namespace_id("net")
+    )
 
 
 def serve(

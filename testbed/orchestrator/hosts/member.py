@@ -61,6 +61,7 @@ class HostFacts:
         code: the digest of its code.
         processors, memory: the number that devices may use, and all its bytes.
         root: True if its agents are root's.
+        network: the id of its network namespace.
     """
 
     version: str
@@ -68,6 +69,7 @@ class HostFacts:
     processors: int
     memory: int
     root: bool
+    network: str
 
 
 class SharedThere(TypedDict):
@@ -107,6 +109,7 @@ class Member:
     Attributes:
         clock: the differences between this host's clocks and its clocks.
         secret: the hosts'.
+        network: the id of its network namespace.
     """
 
     host: OtherHost
@@ -115,6 +118,7 @@ class Member:
     memory: int
     clock: HostClock
     secret: bytes = field(repr=False)
+    network: str
 
     @classmethod
     def called(cls, host: OtherHost, secret: bytes, patience: float = PATIENCE) -> "Member":
@@ -154,7 +158,8 @@ class Member:
             if not found.root:
                 raise HostError(f"{what}: links between hosts need an agent of root there")
             refused.pop_all()
-        return cls(host, secured, found.processors, found.memory, clock, secret)
+        able = found.processors, found.memory
+        return cls(host, secured, *able, clock, secret, found.network)
 
     def examined(self) -> list[Finding]:
         """Return what ``testbed doctor`` finds there.

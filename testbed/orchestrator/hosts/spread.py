@@ -15,6 +15,7 @@ from testbed.errors import HostError, SpecError
 from testbed.messages.planned_nodes import DataclassFields, PlannedNetwork
 from testbed.network.links import Link
 from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet
+from testbed.nodes import linux
 from testbed.orchestrator.agent.process import AgentProcess, R
 from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
@@ -94,7 +95,17 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
 
 def _called(file: HostsFile) -> dict[str, Member]:
     secret = secret_of(file)
-    return {host.name: Member.called(host, secret) for host in file.others}
+    found = {host.name: Member.called(host, secret) for host in file.others}
+    with_network = {linux.namespace_id("net"): "this host"}
+    for member in found.values():
+        before = with_network.setdefault(member.network, member.host.described)
+        if before != member.host.described:
+            raise HostError(
+                f"{member.host.described}: its network is that of {before}, and both ends of a link "
+                "that crosses cannot be there: start its agent on another machine, or in a network "
+                "namespace of its own"
+            )
+    return found
 
 
 def _delays(file: HostsFile, members: Mapping[str, Member]) -> dict[str, float]:

@@ -7,15 +7,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testbed.cli.host import clean
 from testbed.errors import HostError
+from testbed.experiment.load import load
 from testbed.nodes import forked_process
 from testbed.orchestrator.hosts.agent_service import serve
-from testbed.orchestrator.hosts.hosts_file import OtherHost
+from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost
 from testbed.orchestrator.hosts.member import Member
 from testbed.orchestrator.hosts.relay import CONTROL, Kind
 from testbed.orchestrator.hosts.secured_connection import (
@@ -23,12 +25,15 @@ from testbed.orchestrator.hosts.secured_connection import (
     Frame,
     SecuredConnection,
 )
+from testbed.orchestrator.hosts.spread import Spread, check
+from testbed.planning.plan import plan
 from tests.orchestrator.hosts.test_secured_connection import SECRET
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(os.geteuid() != 0, reason="agents need root"),
 ]
+QUICKSTART = Path(__file__).parents[3] / "experiments" / "quickstart.yaml"
 LEFT = """
 import os, signal
 from testbed.nodes import control_group
@@ -80,6 +85,23 @@ def test_what_killed_runs_left_is_removed_on_each_host(
     clean(str(file))
     nothing = "nothing to remove: no killed run left anything"
     assert capsys.readouterr().out == f"this host: {nothing}\nhost b: {nothing}\n"
+
+
+def test_two_ends_of_a_link_in_one_network_are_refused_before_the_start(
+    host: OtherHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_run = plan(load(QUICKSTART))[0]
+    others = host, replace(host, name="c")
+    file = HostsFile("127.0.0.1", others, made_secret=SECRET)
+    for refused in (lambda: Spread.called(file, of_run), lambda: check(file, [of_run])):
+        with pytest.raises(HostError, match=r"host b .*: its network is that of this host, and"):
+            refused()
+    monkeypatch.setattr("testbed.nodes.linux.namespace_id", lambda kind: "another host's")
+    with pytest.raises(HostError, match=r"host c .*: its network is that of host b .*, and"):
+        Spread.called(file, of_run)
+    monkeypatch.undo()
+    with Member.called(host, SECRET).connection.socket:  # it goes on
+        pass
 
 
 @pytest.mark.parametrize(

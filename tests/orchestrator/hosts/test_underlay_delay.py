@@ -40,7 +40,7 @@ def spread(delay: float, *, accept: bool = False) -> Spread:
     connection, _ = proven(SECRET, SECRET)
     assert isinstance(connection, SecuredConnection)
     host = OtherHost("b", "10.0.0.2", 14790, "10.0.0.2")
-    members = {"b": Member(host, connection, 2, 1 << 30, HostClock(0.0, 0.0, 1e-5), b"")}
+    members = {"b": Member(host, connection, 2, 1 << 30, HostClock(0.0, 0.0, 1e-5), b"", "")}
     place = {"worker-0..3": "b"}
     file = HostsFile("10.0.0.1", [host], place, accept_underlay=accept)
     return Spread.over(file, one, members, {"b": delay})
