@@ -20,6 +20,8 @@ from testbed.learning.inputs import Inputs
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 
+PUBLISHED = 50_000, 10_000
+"""The numbers of training and of test images, of both datasets."""
 _SHAPE = (3, 32, 32)
 _VALUES = 3 * 32 * 32
 

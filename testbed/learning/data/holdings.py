@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from testbed.errors import DataError
 from testbed.learning.data import catalogue, digits
 from testbed.learning.data.catalogue import CIFAR10_JPEG, DIGITS
+from testbed.learning.data.cifar import CIFARS, PUBLISHED
 
 NOT_PUBLISHED = "CIFAR-10 re-encoded as JPEG: not the published images, and no result on CIFAR-10"
 
@@ -53,4 +54,6 @@ def _holding(name: str) -> Holding:
     except (DataError, OSError) as error:
         return Holding(name, at, None, None, None, False, str(error))
     problem = NOT_PUBLISHED if name == CIFAR10_JPEG else None
+    if name in CIFARS and (train, test) != PUBLISHED:
+        problem = "not the {:,} training and {:,} test images that are published".format(*PUBLISHED)
     return Holding(name, at, size, train, test, problem is None, problem)
