@@ -50,6 +50,7 @@ class Experiments:
         # When a file was written that was read, and what it is.
         self._read: dict[Path, tuple[int, bool]] = {}
         self._commands: list[tuple[str, subprocess.Popen[bytes], IO[bytes]]] = []
+        self._plans: list[subprocess.Popen[bytes]] = []
 
     def files(self) -> list[str]:
         """Return the paths of the experiment files, below the folder; sweeps are not among them."""
@@ -93,19 +94,27 @@ class Experiments:
         Raises:
             SpecError: there is no such file.
         """
-        try:
-            done = subprocess.run(
-                self._command("plan", file, overrides),
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=_PLAN_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return 1, f"`testbed plan {file}` has not ended within {_PLAN_SECONDS:g} s"
-        return done.returncode, _as_text(done.stdout)
+        with subprocess.Popen(
+            self._command("plan", file, overrides),
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            self._plans.append(process)
+            try:
+                output, _ = process.communicate(timeout=_PLAN_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return 1, f"`testbed plan {file}` has not ended within {_PLAN_SECONDS:g} s"
+            finally:
+                self._plans.remove(process)
+        return process.returncode, _as_text(output)
+
+    def end_plans(self) -> None:
+        """End the plans that are being made: nobody sees them any more."""
+        for process in self._plans:
+            process.kill()
 
     def start(self, file: str, overrides: str) -> None:
         """Start an experiment, which goes on if this process ends.

@@ -32,7 +32,8 @@ def serve(
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # The events of an open page do not end by themselves.
+            # The events of an open page do not end by themselves, and a plan may take a minute.
+            offered.end_plans()
             for connection in self.server_state.connections:
                 connection.transport.abort()
             await super().shutdown(sockets)

@@ -1,6 +1,7 @@
 """A real ``testbed serve`` over a folder of experiments that a page can start."""
 
 import contextlib
+import http.client
 import os
 import signal
 import subprocess
@@ -85,17 +86,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         assert process.stdout is not None
         base, _, token = process.stdout.readline().split()[-1].partition("?token=")
         yield Site(folder, base, token)
-        # A page that is open, whose events do not end by themselves.
-        cookie = f"testbed-{urlsplit(base).port}={token}"
-        events = urlopen(Request(f"{base}events", headers={"Cookie": cookie}), timeout=60)
-        # A test that failed has not ended the runs that it started.
-        left = psutil.Process(process.pid).children()
+        # A page that is open, whose events do not end by themselves, and a plan that does not, either.
+        cookie = {"Cookie": f"testbed-{urlsplit(base).port}={token}"}
+        events = urlopen(Request(f"{base}events", headers=cookie), timeout=60)
+        planned = http.client.HTTPConnection(urlsplit(base).netloc, timeout=60)
+        planned.request("GET", "/plan?file=tiny.yaml", headers=cookie)
+        plans: list[psutil.Process] = []
+        while not plans:
+            # A test that failed has not ended the runs that it started.
+            left = psutil.Process(process.pid).children()
+            plans = [one for one in left if "plan" in one.cmdline()]
+        plans[0].suspend()
         process.send_signal(signal.SIGINT)
         try:
             assert process.wait(30) == 0
             assert (folder / "errors").read_text() == ""
         finally:
             events.close()
+            planned.close()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                plans[0].kill()
             for run in left:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     run.terminate()
