@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
+from testbed.channel import readable
 from testbed.containers import engine, out_of_memory, processors
 from testbed.errors import HostError
 from testbed.nodes import etc_files, linux
@@ -223,7 +223,7 @@ class Fleet:
         if not first:
             raise ProcessLookupError(f"the container of {device.name} ended at once")
         network = os.open(f"/proc/{first}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        started = self._start(device.name, container) if self._started else 0
+        started = self._start(device.name, container, first) if self._started else 0
         return Container(container, first, network, started)
 
     def start_again(self, device: str) -> int:
@@ -233,21 +233,28 @@ class Fleet:
             HostError: the engine refuses, or does not answer.
         """
         try:
-            return self._start(device, self._containers[device].id)
+            own = self._containers[device]
+            return self._start(device, own.id, own.first)
         except ProcessLookupError as error:
             raise HostError(f"{device} cannot be started again: {error}") from error
         except (DockerException, requests.RequestException, OSError) as error:
             raise HostError(engine.explain(error)) from error
 
-    def _start(self, device: str, container: str) -> int:
+    def _start(self, device: str, container: str, first: int) -> int:
+        """Start the process beside a container's first one; return its id.
+
+        Raises:
+            ProcessLookupError: the container has ended.
+            DockerException: the engine refuses.
+        """
         try:
             made = self._api.exec_create(container, self._started)
             self._api.exec_start(made["Id"], detach=True)
             process = int(self._api.exec_inspect(made["Id"])["Pid"])
-        except APIError as error:
-            if error.status_code not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+        except APIError:  # of a container that ends it says many things
+            if not _ends(first):
                 raise
-            process = 0  # the container has ended
+            process = 0
         if not process:
             raise ProcessLookupError(f"the container of {device} ended before its role began")
         return process
@@ -387,6 +394,18 @@ class Fleet:
                 elif container["State"] == "created":
                     self._api.remove_container(container["Id"], force=True)
         return found
+
+
+def _ends(process: int) -> bool:
+    """Return True if a process has ended, or does so at once."""
+    try:
+        watched = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return readable(watched, 1.0)
+    finally:
+        os.close(watched)
 
 
 def _request(send: Callable[[str], T], container: str) -> T:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,4 +105,26 @@ def test_what_was_started_in_a_container_is_started_again_as_long_as_that_is_the
         with pytest.raises(HostError, match=r"worker-0 cannot be started again: the container of"):
             fleet.start_again("worker-0")
     finally:
+        assert fleet.take_down() is None
+
+
+@pytest.mark.parametrize("request_", ["exec_create", "exec_start"])
+def test_a_container_that_ends_while_its_role_is_started_is_said_to_have_ended(
+    engine: PrivateEngine, monkeypatch: pytest.MonkeyPatch, request_: str
+) -> None:
+    """The engine's own words differ from moment to moment, as does the status of its refusal."""
+    fleet = Fleet(engine.client, run_names.new(), TINY, {}, started=WAITING)
+    send = getattr(fleet._api, request_)
+    try:
+        fleet.create([Device("worker-0")], lambda made: False)
+
+        def send_as_it_dies(*arguments: Any, **options: Any) -> Any:
+            os.kill(fleet["worker-0"].first, signal.SIGKILL)
+            return send(*arguments, **options)
+
+        monkeypatch.setattr(fleet._api, request_, send_as_it_dies)
+        with pytest.raises(HostError, match="ended before its role began"):
+            fleet.start_again("worker-0")
+    finally:
+        monkeypatch.undo()
         assert fleet.take_down() is None
