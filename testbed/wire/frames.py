@@ -120,6 +120,7 @@ class Frame:
 
 
 _COUNTS = frozenset({Kind.PUSH, Kind.PARAMETERS, Kind.WELCOME})
+"""The kinds whose header has a count."""
 
 
 def header(

@@ -277,7 +277,7 @@ class RecordedRun:
 
     @cached_property
     def over_links(self) -> tuple[LinkBytes, ...]:
-        """What passed each direction of each link; none if the run left no table of it."""
+        """The bytes in each direction of each link; no direction if the run left no table of them."""
         return read_over_links(self.directory)
 
     @cached_property

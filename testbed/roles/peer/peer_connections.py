@@ -220,7 +220,7 @@ class PeerConnections(Connections):
             raise WireError(f"device {number} must not connect here, or is connected already")
         self.message_bytes += frame.size
         if crosses:
-            connection.device = number  # which gives its call up as it gets this peer's
+            connection.device = number  # its caller closes it when this peer's call has come
             return
         if number == self._called:
             self._calling = None
