@@ -8,6 +8,7 @@ fails in any way, the next mirror is tried; if all fail, the error says how each
 import functools
 import hashlib
 import http.client
+import re
 import secrets
 import shutil
 import tarfile
@@ -157,8 +158,8 @@ def _download(url: str, progress: Progress, timeout: float, deadline: float) -> 
     name = url.rpartition("/")[2]
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
-            announced = response.headers.get("Content-Length")
-            total = int(announced) if announced and announced.isdigit() else None
+            announced = response.headers.get("Content-Length", "")
+            total = int(announced) if re.fullmatch("[0-9]{1,18}", announced) else None
             if total is not None and total > _LARGEST:
                 raise DataError(f"it announces {total} bytes, more than {_LARGEST}")
             done = 0

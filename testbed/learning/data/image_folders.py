@@ -98,7 +98,8 @@ class ImageFolders:
                 if image.shape != decoded.shape[1:]:
                     raise DataError(
                         f"{self.path / name} is an image of {_size(image)}, others are of "
-                        f"{_size(decoded[0])}: make them all of one size"
+                        f"{_size(decoded[0])}: make them all of one size, and all grey or all in "
+                        "colour"
                     )
                 decoded[at[name]] = image
                 missing.discard(name)
@@ -161,7 +162,8 @@ def index(path: Path) -> ImageFolders:
 
 
 def _size(image: npt.NDArray[np.uint8]) -> str:
-    return " × ".join(map(str, image.shape))
+    channels, height, width = image.shape
+    return f"{width} × {height} pixels {'in grey' if channels == 1 else 'in colour'}"
 
 
 def _check_size(path: PurePath, size: int) -> None:

@@ -60,7 +60,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.end_headers()
                 return
         self.send_response(200)
-        if self.server.behaviour != "unannounced":
+        if self.server.behaviour.startswith("announcing"):
+            self.send_header("Content-Length", self.server.behaviour.partition(" ")[2])
+        elif self.server.behaviour != "unannounced":
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.server.behaviour == "trickling":
@@ -108,7 +110,11 @@ def silent(file: str, done: int, total: int | None) -> None:
     """Ignore the progress."""
 
 
-@pytest.mark.parametrize("behaviour", ["good", "unannounced"])
+@pytest.mark.parametrize(
+    "behaviour",
+    ["good", "unannounced", f"announcing {'1' * 5000}", "announcing \xb2", "announcing -1"],
+    ids=["good", "unannounced", "digits", "superscript", "negative"],
+)
 def test_a_dataset_is_fetched_from_a_good_mirror(
     served: Callable[[str], Mirror], tmp_path: Path, behaviour: str
 ) -> None:
