@@ -7,6 +7,7 @@ one with other settings or made by other code.
 """
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic
 
 from testbed.code_digest import package_digest
 from testbed.experiment.combinations import S_co, Sweep, T, Values, by_algorithm, describe, text_of
-from testbed.experiment.load import AnySpec, dump
+from testbed.experiment.load import AnySpec
 from testbed.experiment.spec import Spec
 
 FOLDER = "sweep"
@@ -51,7 +52,7 @@ def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
     found: dict[str, Wanted[T]] = {}
     for point in sweep.points:
         for name, label, spec in by_algorithm(point.spec):
-            text = dump(_on_any_processors(spec))
+            text = json.dumps(_on_any_processors(spec).model_dump(mode="json"))
             known = found.get(text)
             if known is not None:
                 found[text] = replace(known, points=(*known.points, point.values))
