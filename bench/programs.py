@@ -75,9 +75,8 @@ def environment(name: str) -> Path:
     base = getattr(sys, "_base_executable", sys.executable)
     subprocess.run([base, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
     lines = [line for line in wanted.splitlines() if line and not line.startswith("#")]
-    borrows = any(line.startswith("torch") for line in lines)
-    own = [line for line in lines if not borrows or line.partition("=")[0] not in BORROWED]
-    if borrows:
+    own = [line for line in lines if line.partition("=")[0] not in BORROWED]
+    if own != lines:
         place = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages/borrowed.pth"
         (folder / place).write_text(sysconfig.get_path("purelib") + "\n")
     # By this environment's pip: to make one of its own takes longer than many an example's packages.

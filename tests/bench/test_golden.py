@@ -7,7 +7,7 @@ import pytest
 
 from bench import golden
 
-SHARE = 16
+SHARE = 40
 """One experiment of this many is simulated here."""
 
 
