@@ -20,11 +20,12 @@ from images.build import WHEELS, build, choose_base
 from testbed.__main__ import NEW_OBJECTS
 from testbed.containers.image import default_image, find_image
 from testbed.errors import HostError
+from tests.many_examples import EVERYWHERE
 from tests.needs import why_no_namespaces
 
 REPOSITORY = Path(__file__).parents[1]
 # No deadline for an example: on a busy host its duration says nothing about the code.
-hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.register_profile("busy", deadline=None, max_examples=EVERYWHERE)
 hypothesis.settings.load_profile("busy")
 # For `make check`, which engineers wait for.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)

@@ -60,13 +60,13 @@ def terminal_of(folder: Path, *command: str | Path) -> Iterator[tuple[int, Endin
 
 
 def read_until(own: int, text: str, seconds: float = 60.0) -> str:
-    """Return what is shown until a text appears in it."""
-    shown, deadline = "", time.monotonic() + seconds
-    while text not in shown:
-        assert time.monotonic() < deadline, shown
+    """Return what is shown up to the end of a text; what comes after it is left to be read."""
+    shown, deadline = bytearray(), time.monotonic() + seconds
+    while not shown.endswith(text.encode()):
+        assert time.monotonic() < deadline, shown.decode(errors="replace")
         if select.select([own], [], [], 0.1)[0]:
-            shown += os.read(own, 4096).decode(errors="replace")
-    return shown
+            shown += os.read(own, 1)
+    return shown.decode(errors="replace")
 
 
 def rest(own: int) -> str:

@@ -351,7 +351,7 @@ SLOWER_WITHOUT_END = {
 
 
 @example("push-and-wait", "shaped", [SLOWER_WITHOUT_END], 3, True)
-@hypothetical(max_examples=30, deadline=None)
+@hypothetical(max_examples=12, deadline=None)
 @given(
     st.sampled_from(SERVED),
     st.sampled_from(list(LINKS)),

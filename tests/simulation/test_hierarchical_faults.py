@@ -144,7 +144,7 @@ def test_a_killed_devices_push_is_late_at_its_aggregator() -> None:
     assert struck.system.version == alone.system.version == UPDATES
 
 
-@examples(max_examples=12, deadline=None)
+@examples(max_examples=6, deadline=None)
 @given(
     st.sampled_from(sorted(ALGORITHMS)),
     st.sampled_from(sorted(NETWORKS)),

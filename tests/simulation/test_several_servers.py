@@ -214,7 +214,7 @@ def test_struck_workers_do_not_keep_the_others_from_the_end(algorithm: str, how:
     assert one.rows.tobytes() == two.rows.tobytes()
 
 
-@examples(max_examples=15, deadline=None)
+@examples(max_examples=8, deadline=None)
 @given(
     st.sampled_from(SERVED),
     st.integers(2, 4),
