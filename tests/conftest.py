@@ -20,6 +20,7 @@ from images.build import WHEELS, build, choose_base
 from testbed.__main__ import NEW_OBJECTS
 from testbed.containers.image import default_image, find_image
 from testbed.errors import HostError
+from tests import processor_seconds
 from tests.many_examples import EVERYWHERE
 from tests.needs import why_no_namespaces
 
@@ -148,6 +149,15 @@ def place(nodeid: str) -> int:
     if on_the_host(nodeid):
         return 0
     return next((i for i, path in enumerate(LONG, 1) if nodeid.startswith(path)), len(LONG) + 1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what tests cost, where that is asked for."""
+    worker = getattr(config, "workerinput", {"workerid": "alone"})["workerid"]
+    folder = os.environ.get(processor_seconds.FOLDER)
+    if folder and not (config.getoption("numprocesses") and worker == "alone"):
+        plugin = processor_seconds.ProcessorSeconds(config.rootpath / folder, worker)
+        config.pluginmanager.register(plugin)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> HostAndRest:

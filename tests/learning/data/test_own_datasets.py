@@ -218,7 +218,10 @@ def test_labels_of_arrays_may_be_many(tmp_path: Path) -> None:
 def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
     path = images(tmp_path / "pets")
     odd = path / "test" / "dog" / "odd.png"
-    for mode, height, of in (("RGB", 5, "7 × 5 pixels in colour"), ("L", 4, "7 × 4 pixels in grey")):
+    for mode, height, of in (
+        ("RGB", 5, "7 × 5 pixels in colour"),
+        ("L", 4, "7 × 4 pixels in grey"),
+    ):
         Image.new(mode, (7, height)).save(odd)
         with pytest.raises(DataError, match=f"odd.png is an image of {of}, others are of"):
             load(str(path))
