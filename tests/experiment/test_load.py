@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, get_args
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -555,14 +556,21 @@ def test_the_schema_lists_every_section_and_algorithm() -> None:
     assert "enum" not in schema["properties"]["dataset"]["anyOf"][0]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_schema_accepts_valid_files_and_refuses_invalid_ones(path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    """The schema of experiment files, which is one itself."""
     validator = jsonschema.Draft202012Validator(json_schema())
     validator.check_schema(validator.schema)
+    return validator
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_schema_accepts_valid_files_and_refuses_invalid_ones(
+    path: Path, schema: jsonschema.Draft202012Validator
+) -> None:
     written = yaml.safe_load(path.read_text(encoding="utf-8"))
-    validator.validate(written)
-    validator.validate(yaml.safe_load(dump(load(path))))
+    schema.validate(written)
+    schema.validate(yaml.safe_load(dump(load(path))))
     wrong: dict[str, Any]
     for wrong in (
         {"sed": 3},
@@ -578,7 +586,7 @@ def test_the_schema_accepts_valid_files_and_refuses_invalid_ones(path: Path) -> 
         {"algorithms": [{"name": "asgd", "encoding": {"value": "int8"}}]},
         {"pulls": "all"},
     ):
-        assert not validator.is_valid(written | wrong), wrong
+        assert not schema.is_valid(written | wrong), wrong
 
 
 KEYS = st.sampled_from([*Spec.model_fields, "ratio", "updates", "workers", "label", "x", "uplink"])
