@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,10 +22,31 @@ model: mlp
 engine: simulation
 clock: virtual
 training: {{updates: {updates}}}
-algorithms: [asgd]
+{algorithms}
 devices: {{workers: 4}}
 network: {{uplink: 10mbit}}
 evaluation: {{every: 20, images: 1000}}
+"""
+ASGD = "algorithms: [asgd]"
+# A simulation makes 25 updates a second at most: it leaves the processors to others, and the pages that
+# show it have as many evaluations to draw as those of a run in namespaces.
+LONG = "plugins: [slow.py]\nalgorithms: ['slow:Slow']"
+SLOW = """\
+import time
+
+from testbed.algorithms.asgd import Asgd, WholeGradient
+
+
+class SlowWorker(WholeGradient):
+    def compress(self, gradient):
+        time.sleep(0.04)
+        return super().compress(gradient)
+
+
+class Slow(Asgd):
+    @staticmethod
+    def worker(options, layout, conditions):
+        return SlowWorker()
 """
 PACED = """\
 name: paced
@@ -39,7 +60,7 @@ waiting: {distribution: constant, mean: 200ms}
 evaluation: {every: 20, images: 1000}
 """
 """A run in namespaces: 20 updates per second on any host."""
-LONG = 1_000_000
+ENDLESS = 1_000_000
 """Updates of a run that a test ends."""
 
 
@@ -63,14 +84,25 @@ class Site:
         return f"{self.base}?token={self.token}"
 
 
+def _writer(folder: Path) -> Callable[..., None]:
+    def write(file: str, name: str, updates: int, algorithms: str = ASGD) -> None:
+        text = EXPERIMENT.format(name=name, updates=updates, algorithms=algorithms)
+        (folder / file).write_text(text)
+
+    return write
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    for name, updates in (("tiny", 40), ("long", LONG), ("other", LONG)):
-        (folder / f"{name}.yaml").write_text(EXPERIMENT.format(name=name, updates=updates))
+    write = _writer(folder)
+    write("tiny.yaml", "tiny", 40)
+    for name in ("long", "other"):
+        write(f"{name}.yaml", name, ENDLESS, LONG)
+    (folder / "slow.py").write_text(SLOW)
     (folder / "paced.yaml").write_text(PACED)
-    (folder / "<b>bold.yaml").write_text(EXPERIMENT.format(name="bold", updates=2))
-    (folder / " two  spaces.yaml").write_text(EXPERIMENT.format(name="spaces", updates=2))
+    write("<b>bold.yaml", "bold", 2)
+    write(" two  spaces.yaml", "spaces", 2)
     (folder / os.fsdecode(b"no-utf-8-\xff.yaml")).write_text("algorithms: [asgd]\n")
     (folder / "sweep.yaml").write_text("algorithms: [asgd]\nsweep: {seeds: 2}\n")
     (folder / "no-sweep.yaml").write_text("algorithms: [asgd]\nsweep: null\n")
