@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reproduction.record import Record
 from reproduction.records import Records
-from reproduction.runs import Setting, of_lines
+from reproduction.runs import RunsOfLines, Setting
 from reproduction.series import Scale, Series
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -319,10 +319,21 @@ def lines_of(
     Raises:
         SpecError: an experiment file cannot be used.
     """
+    return lines_with(series, RunsOfLines(Setting(scale, tuple(seeds))), records)
+
+
+def lines_with(
+    series: Iterable[Series], runs_of_lines: RunsOfLines, records: Records
+) -> dict[str, Line]:
+    """Return lines by name, with the recorded ones of their runs.
+
+    Raises:
+        SpecError: an experiment file cannot be used.
+    """
     lines = tuple(series)
     runs: dict[str, list[Record]] = {one.name: [] for one in lines}
     twins: dict[str, dict[int, Record]] = {one.name: {} for one in lines}
-    for needed in of_lines(lines, Setting(scale, tuple(seeds))):
+    for needed in runs_of_lines.of(lines):
         known = records.of(needed.identity)
         runs[needed.series.name] += known[:1]
         if simulated := [record for record in known[1:] if record.simulated]:

@@ -13,10 +13,10 @@ from reproduction import claims_file, tables
 from reproduction.claims_file import Claimed
 from reproduction.drawing import chart, draw
 from reproduction.driver import Order
-from reproduction.measures import Lines, lines_of
+from reproduction.measures import Lines, lines_with
 from reproduction.paper import Part, Section
 from reproduction.records import Records
-from reproduction.runs import Folder, Setting, different, of_lines
+from reproduction.runs import Folder, RunsOfLines, Setting, different
 from reproduction.significance import Decision
 from testbed.errors import TestbedError
 from testbed.number_text import UNKNOWN
@@ -67,10 +67,11 @@ def write_pages(
     records = Records(folder)
     paper, scale = order.paper, order.scale
     seeds = tuple(sorted({*order.seeds, *scale.seeds}))
-    runs = different(of_lines(paper.series_of(scale), Setting(scale, seeds)))
-    records.take(runs, Folder(order.out), paper.suffix(scale), paper.diagnostics, paper.unshown)
+    runs = RunsOfLines(Setting(scale, seeds))
+    taken = different(runs.of(paper.series_of(scale)))
+    records.take(taken, Folder(order.out), paper.suffix(scale), paper.diagnostics, paper.unshown)
     measured = [one.measured(folder) for one in paper.measurements]
-    checked = [_check(part, order, records) for part in (*paper.parts_of(scale), *measured)]
+    checked = [_check(part, runs, order, records) for part in (*paper.parts_of(scale), *measured)]
     wanted = {*(one.name for one in order.parts), *(one.name for one in order.measurements)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,9 +90,8 @@ def write_pages(
         raise TestbedError(f"{folder} cannot be written to ({error.strerror})") from error
 
 
-def _check(part: Part, order: Order, records: Records) -> Checked:
-    seeds = sorted({*order.seeds, *order.scale.seeds})
-    lines = lines_of(part.series, order.scale, seeds, records)
+def _check(part: Part, runs: RunsOfLines, order: Order, records: Records) -> Checked:
+    lines = lines_with(part.series, runs, records)
     rows = tuple(
         claims_file.row_of(
             verdict,

@@ -87,34 +87,69 @@ class Setting:
         return (*self.scale.options(spec), *self.engine)
 
 
-def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
-    """Return the run of each line with each seed, seed after seed; several may have one identity.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A run of a study, and what its spec has to be taken apart for.
 
-    Raises:
-        SpecError: an experiment file cannot be used, or lacks a line's run.
+    Attributes:
+        label: the algorithm's.
+        identity: that of the spec.
     """
-    lines = tuple(series)
-    of_study: list[tuple[Study, list[Wanted[Spec]]]] = []
-    found: dict[tuple[int, int], Needed] = {}
-    for place, one in enumerate(lines):
-        runs = next((runs for study, runs in of_study if study == one.study), None)
-        if runs is None:
-            runs = wanted(one.study.sweep(setting.seeds, setting.options), setting.folder)
-            of_study.append((one.study, runs))
-        for turn, seed in enumerate(setting.seeds):
-            run = _of_line(one, seed, runs)
-            run = replace(run, title=f"{run.spec.name}/{run.title}")
-            found[turn, place] = Needed(run, one, seed, identity(run.spec))
-    return [found[key] for key in sorted(found)]
+
+    run: Wanted[Spec]
+    label: str
+    identity: Identity
+
+    @classmethod
+    def of(cls, run: Wanted[Spec]) -> "_Known":
+        title = f"{run.spec.name}/{run.title}"
+        return cls(replace(run, title=title), run.label, identity(run.spec))
 
 
-def _of_line(series: Series, seed: int, runs: Sequence[Wanted[Spec]]) -> Wanted[Spec]:
+class RunsOfLines:
+    """The runs that lines need in a setting; those of a study are found once."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._of_study: list[tuple[Study, list[_Known]]] = []
+
+    def of(self, series: Iterable[Series]) -> list[Needed]:
+        """Return the run of each line with each seed, seed after seed; several may have one identity.
+
+        Raises:
+            SpecError: an experiment file cannot be used, or lacks a line's run.
+        """
+        found: dict[tuple[int, int], Needed] = {}
+        for place, one in enumerate(series):
+            runs = self._runs_of(one.study)
+            for turn, seed in enumerate(self._setting.seeds):
+                known = _of_line(one, seed, runs)
+                found[turn, place] = Needed(known.run, one, seed, known.identity)
+        return [found[key] for key in sorted(found)]
+
+    def _runs_of(self, study: Study) -> list[_Known]:
+        for known, runs in self._of_study:
+            if known == study:
+                return runs
+        sweep = study.sweep(self._setting.seeds, self._setting.options)
+        runs = list(map(_Known.of, wanted(sweep, self._setting.folder)))
+        self._of_study.append((study, runs))
+        return runs
+
+
+def of_lines(series: Iterable[Series], setting: Setting) -> list[Needed]:
+    """Return the runs of lines as ``RunsOfLines`` does."""
+    return RunsOfLines(setting).of(series)
+
+
+def _of_line(series: Series, seed: int, runs: Sequence[_Known]) -> _Known:
     """Return the run of a line with a seed."""
     values = {"seed": seed, **series.values}
-    for run in runs:
-        if series.label in (run.algorithm, run.label) and values in map(dict, run.points):
-            return run
-    labels = ", ".join(dict.fromkeys(run.algorithm for run in runs))
+    for known in runs:
+        run = known.run
+        if series.label in (run.algorithm, known.label) and values in map(dict, run.points):
+            return known
+    labels = ", ".join(dict.fromkeys(known.run.algorithm for known in runs))
     swept = f" with {describe(series.values)}" if series.values else ""
     raise SpecError(
         f"{series.study.experiment}: has no {series.label}{swept}, of which the line {series.name} "

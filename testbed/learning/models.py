@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from testbed.errors import SpecError
 from testbed.learning import buffers as rules
@@ -121,11 +122,32 @@ def structure(model: str | Model, inputs: Inputs = GREY_28) -> nn.Module:
         SpecError: as ``model_named``; or what a plug-in's function returns is no module.
     """
     chosen = _chosen(model)
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         module = chosen(inputs)
     if not isinstance(module, nn.Module):
         raise SpecError(f"model {chosen} returns {type(module).__name__} and no torch.nn.Module")
     return module
+
+
+class _Undrawn(TorchFunctionMode):
+    """Draws no normal values for tensors without memory.
+
+    Nothing is drawn for these in any case, but torch imports its compiler for that: 1.4 s of a process.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in (torch.Tensor.normal_, nn.init.normal_):
+            tensor = args[0] if args else given["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return func(*args, **given)
 
 
 def drawn(model: str | Model, inputs: Inputs, seed: int) -> nn.Module:

@@ -1,19 +1,17 @@
-"""The file of all claims: pages and overviews say what it says; no claim compares a run with itself."""
+"""The file of all claims: pages and overviews say what it says."""
 
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from reproduction import claims_file
-from reproduction.claims import Claim
 from reproduction.claims_file import Claimed
-from reproduction.measures import Line, Lines, Target, lines_of
+from reproduction.measures import Lines, Target, lines_of
 from reproduction.pages import notes
 from reproduction.paper import load_paper
 from reproduction.records import Records
@@ -115,36 +113,3 @@ def test_ako_is_compared_with_the_best_allocation_of_servers(
     servers = fastest([duration(lines[name], target) for name in ("ps-7+1", "ps-6+2")])
     times = ratio(servers, duration(lines[ako], target)).times().value
     assert told.format(f"{times:.1f}") in (FOLDER / "README.md").read_text()
-
-
-def named(value: object, lines: Mapping[str, Line]) -> Iterator[Line]:
-    """Return the lines that an attribute of a claim names, at any depth."""
-    if isinstance(value, str):
-        yield from [lines[value]] if value in lines else []
-    elif isinstance(value, Mapping):
-        yield from (line for one in value.values() for line in named(one, lines))
-    elif isinstance(value, tuple):
-        yield from (line for one in value for line in named(one, lines))
-
-
-def compared(claim: Claim, lines: Mapping[str, Line]) -> list[Line]:
-    names = getattr(type(claim), "__dataclass_fields__", {})
-    found = [line for name in names for line in named(getattr(claim, name), lines)]
-    return list({line.series.name: line for line in found}.values())
-
-
-@pytest.mark.parametrize(("paper", "scale"), GROUPS)
-def test_no_claim_compares_a_run_with_itself(paper: str, scale: str) -> None:
-    found = load_paper(paper)
-    of_scale = found.scale(scale)
-    records = Records(pages_of(paper, scale))
-    for part in found.parts_of(of_scale):
-        lines = lines_of(part.series, of_scale, of_scale.seeds, records)
-        for claim in (*part.claims, *part.claims_at_its_scale):
-            runs = [run for line in compared(claim, lines) for run in line.runs]
-            ends = [
-                (run.seed, run.result.parameters_sha256, tuple(run.evaluations.time.tolist()))
-                for run in runs
-                if run.result.parameters_sha256 and np.isfinite(run.evaluations.time).all()
-            ]
-            assert len(set(ends)) == len(ends), (part.name, claim)

@@ -8,7 +8,7 @@ time passes on links). So both estimators see what the run's server saw.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from reproduction.tables import as_deviation, markdown
 from testbed.algorithms.backup_workers.dynamic import DynamicOptions
 from testbed.algorithms.backup_workers.iteration_times import IterationTimes
 from testbed.durations import Durations
+from testbed.experiment.sections.timing import ComputeSpec
 from testbed.results.figures.chart import Across, Axis, Panel, Plot, Series
 
 _ROUNDED = 1e-6
@@ -72,10 +73,18 @@ def estimates(run: Record) -> Estimates | None:
         or len(made) < 3
     ):
         return None
+    return _before_updates(options, run.spec.compute, run.seed, n, tuple(made.tolist()))
+
+
+@lru_cache(maxsize=32)  # tables, claims and figures ask for those of the same runs
+def _before_updates(
+    options: DynamicOptions, law: ComputeSpec, seed: int, n: int, made: tuple[float, ...]
+) -> Estimates:
+    """Return the estimates of a run of n workers, whose versions were made at these moments."""
     naive, fitted = (
         IterationTimes(n, options.untried, options.time_samples, one) for one in ("naive", "fitted")
     )
-    arrivals = _arrivals(run)
+    arrivals = _arrivals(law, seed, n, np.array(made))
     came = np.zeros(len(made), np.int64)
     waited_for = [n]
     rows: list[tuple[Floats, Floats]] = []
@@ -95,11 +104,9 @@ def estimates(run: Record) -> Estimates | None:
     )
 
 
-def _arrivals(run: Record) -> list[tuple[float, int]]:
+def _arrivals(law: ComputeSpec, seed: int, workers: int, made: Floats) -> list[tuple[float, int]]:
     """Return the moment and the version of every gradient that workers compute, the last one first."""
-    made, workers = run.evaluations.time, run.spec.devices.workers
-    law = run.spec.compute.model_dump()
-    durations = Durations.of(law, run.seed, "compute", workers)
+    durations = Durations.of(law.model_dump(), seed, "compute", workers)
     found = []
     for worker in range(workers):
         own, now, version = durations.of_device(worker), 0.0, 0
