@@ -5,11 +5,13 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat as nbformat_untyped
 import pytest
+from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 
 from tests.docs.blocks import REPOSITORY
@@ -34,12 +36,45 @@ def outputs(cell: Any, kind: str) -> list[str]:
     return [one["data"][kind] for one in cell.outputs if kind in one.get("data", {})]
 
 
-def executed(folder: Path, name: str) -> Any:
-    """Return a notebook, which has no outputs in the repository, with those of a kernel."""
-    notebook = nbformat.read(folder / name, as_version=4)
-    assert all(not cell.get("outputs") for cell in notebook.cells)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
-    return notebook
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Any]:
+    """A real kernel; it starts once, as its imports take longer than most notebooks' cells."""
+    client: Any = NotebookClient(nbformat.v4.new_notebook())
+    client.create_kernel_manager()
+    client.start_new_kernel()
+    yield client.km
+    run_sync(client.km.shutdown_kernel)(now=True)
+
+
+@pytest.fixture
+def client_in(kernel: Any) -> Callable[[Any, Path], Any]:
+    """A function that returns a client of a notebook in a folder; the kernel forgets earlier names."""
+
+    def client(notebook: Any, folder: Path) -> Any:
+        begin = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BEGIN.format(folder))])
+        NotebookClient(begin, km=kernel, timeout=120).execute()
+        return NotebookClient(notebook, km=kernel, timeout=120)
+
+    return client
+
+
+BEGIN = """\
+%cd -q {0}
+%reset -f
+"""
+
+
+@pytest.fixture
+def executed(folder: Path, client_in: Callable[[Any, Path], Any]) -> Callable[[str], Any]:
+    """A function that returns a notebook, which has no outputs yet, with those of a kernel."""
+
+    def execute(name: str) -> Any:
+        notebook = nbformat.read(folder / name, as_version=4)
+        assert all(not cell.get("outputs") for cell in notebook.cells)
+        client_in(notebook, folder).execute()
+        return notebook
+
+    return execute
 
 
 def cell_of(notebook: Any, begin: str) -> Any:
@@ -51,8 +86,10 @@ def printed(cell: Any) -> str:
     return "".join(one["text"] for one in cell.outputs if one.get("name") == "stdout")
 
 
-def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> None:
-    notebook = executed(folder, NOTEBOOK)
+def test_the_notebook_goes_from_an_experiment_to_its_figures(
+    folder: Path, executed: Callable[[str], Any]
+) -> None:
+    notebook = executed(NOTEBOOK)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     simulation = next(cell for cell in code if cell.source.startswith("runs ="))
     shown = outputs(simulation, "text/html")
@@ -67,8 +104,8 @@ def test_the_notebook_goes_from_an_experiment_to_its_figures(folder: Path) -> No
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-def test_a_capture_is_analysed(folder: Path) -> None:
-    notebook = executed(folder, CAPTURE)
+def test_a_capture_is_analysed(executed: Callable[[str], Any]) -> None:
+    notebook = executed(CAPTURE)
 
     def shown(begin: str) -> str:
         outcome = cell_of(notebook, begin).outputs
@@ -86,8 +123,8 @@ def test_a_capture_is_analysed(folder: Path) -> None:
     assert "again" in last[1]
 
 
-def test_an_algorithm_of_ones_own_is_compared_and_swept(folder: Path) -> None:
-    notebook = executed(folder, "own-algorithm.ipynb")
+def test_an_algorithm_of_ones_own_is_compared_and_swept(executed: Callable[[str], Any]) -> None:
+    notebook = executed("own-algorithm.ipynb")
     shown = outputs(cell_of(notebook, "import testbed"), "text/html")
     assert all("200/200 updates" in line for line in shown) and "Turns-100" in shown[-1]
     compared = cell_of(notebook, "testbed.compare(runs, accuracy=60).figure()")
@@ -97,8 +134,8 @@ def test_an_algorithm_of_ones_own_is_compared_and_swept(folder: Path) -> None:
     assert "wrong.py, line 23: AttributeError" in printed(cell_of(notebook, "from pathlib"))
 
 
-def test_traces_and_faults_slow_a_run_down(folder: Path) -> None:
-    notebook = executed(folder, "traces-and-faults.ipynb")
+def test_traces_and_faults_slow_a_run_down(executed: Callable[[str], Any]) -> None:
+    notebook = executed("traces-and-faults.ipynb")
     assert len(outputs(cell_of(notebook, "import matplotlib"), "image/png")) == 1
     (events,) = outputs(cell_of(notebook, "[event.event"), "text/plain")
     assert "worker-0: frozen for 8 s" in events and "worker-6: killed for 5 s" in events
@@ -106,8 +143,8 @@ def test_traces_and_faults_slow_a_run_down(folder: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.exercises("namespaces")
-def test_a_program_runs_and_is_struck(folder: Path) -> None:
-    notebook = executed(folder, "a-program.ipynb")
+def test_a_program_runs_and_is_struck(executed: Callable[[str], Any]) -> None:
+    notebook = executed("a-program.ipynb")
     assert "the three ledgers agree in 1 of 1 run" in printed(cell_of(notebook, "values ="))
     assert "reconciled:" in printed(cell_of(notebook, 'command("traffic"'))
     assert len(outputs(cell_of(notebook, "import matplotlib"), "image/png")) == 1
@@ -115,7 +152,9 @@ def test_a_program_runs_and_is_struck(folder: Path) -> None:
     assert "frozen for 3 s" in events and "thawed" in events
 
 
-def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: Path) -> None:
+def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(
+    tmp_path: Path, client_in: Callable[[Any, Path], Any]
+) -> None:
     experiment = REPOSITORY / "experiments" / "quickstart.yaml"
     cells = [
         f"import testbed, threading\nexperiment = testbed.Experiment.load({str(experiment)!r})",
@@ -126,9 +165,7 @@ def test_interrupting_the_kernel_ends_the_run_and_the_kernel_goes_on(tmp_path: P
         "testbed.sweep(short, {'seed': [1, 2]}, at_once=1)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
-    client: Any = NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
-    )
+    client = client_in(notebook, tmp_path)
     with client.setup_kernel():
         client.execute_cell(notebook.cells[0], 0)
 
