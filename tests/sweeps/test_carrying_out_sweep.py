@@ -15,6 +15,20 @@ from testbed.run_endings import STATES
 from tests.end_to_end.conftest import CommandLine, until
 from tests.sweeps.conftest import SWEEP
 
+SLOW = """\
+import time
+from dataclasses import dataclass
+
+from testbed.durations import Law
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Law):
+    def sample(self, stream):
+        time.sleep(0.004)
+        return self.mean
+"""
+"""A constant time, which takes some of a person's, too, while the processors are left to others."""
 ONE = ("--json", "--no-figures", "--at-once", "1")
 """Options of a sweep that draws nothing, and whose runs come one after the other."""
 
@@ -117,7 +131,12 @@ def test_after_ctrl_c_and_a_kill_the_sweep_ends_complete(
     file: Path, command: CommandLine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs" / "small" / "sweep"
-    longer = ("--no-figures", "--set", "training.updates=1500", "--set", "checkpoints.every=100")
+    (tmp_path / "slow.py").write_text(SLOW)
+    values = (
+        *("plugins=[slow.py]", "waiting.distribution=slow:Slow", "training.updates=400"),
+        *("checkpoints.every=50", "evaluation.every=200"),
+    )
+    longer = ("--no-figures", *(word for value in values for word in ("--set", value)))
 
     def complete() -> int:
         return sum(
