@@ -85,14 +85,16 @@ def run(
     """
     began = time.monotonic()
     serving = MetricsOptions.from_options(metrics_port, metrics_linger, metrics_workers)
+    from testbed.experiment.load import load_any
+
+    # The imports below take seconds, in which a file that is wrong would not be refused.
+    loaded = load_any(spec, set_ or (), seed)
     from testbed.display.displayed import displayed
     from testbed.display.standard_streams import tell
     from testbed.execution import check, execute
-    from testbed.experiment.load import load_any
     from testbed.pages.serving import beside
     from testbed.planning.plans import plans_of
 
-    loaded = load_any(spec, set_ or (), seed)
     plans = plans_of(loaded)
     check(plans, out)
     with (
@@ -242,15 +244,16 @@ def plan(
     What this host lacks for it is said below; the status is 0 all the same, since the experiment is
     right and another host may have it.
     """
+    from testbed.experiment.load import load_any
+
+    loaded = load_any(spec, set_ or (), seed)
     from testbed.cli import plan_network, plan_text
     from testbed.cli import plan_programs as plan_programs_text
     from testbed.doctor.requirements import problems
-    from testbed.experiment.load import load_any
     from testbed.experiment.programs_spec import ProgramsSpec
     from testbed.planning.plan import plan as plan_algorithms
     from testbed.planning.program_plan import plan_programs
 
-    loaded = load_any(spec, set_ or (), seed)
     if isinstance(loaded, ProgramsSpec):
         if drawing is not None:
             raise SpecError("--drawing: networks of programs are not drawn")

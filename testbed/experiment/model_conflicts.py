@@ -1,30 +1,38 @@
 """Conflicts of model, optimisation and dealt mini-batches with the rest of the file."""
 
+from typing import TYPE_CHECKING
+
 from testbed.algorithms import algorithm_named, has
 from testbed.errors import SpecError, TestbedError
 from testbed.experiment.contents import Contents
 from testbed.experiment.sections.learning import ModelSpec
 from testbed.experiment.sections.section import Conflict
 from testbed.learning.data.catalogue import facts_of, inputs_of
-from testbed.learning.description import Description, describe
 from testbed.learning.inputs import Inputs
-from testbed.learning.losses import loss_named
-from testbed.learning.models import Model, layout, model_named
 from testbed.updates import Layout
 
+# They import torch, which takes more than a second: only for files that are right so far.
+if TYPE_CHECKING:
+    from testbed.learning.description import Description
+    from testbed.learning.models import Model
 
-def chosen(section: ModelSpec) -> Model:
+
+def chosen(section: ModelSpec) -> "Model":
     """Return the model that a section chooses."""
+    from testbed.learning.models import model_named
+
     return model_named(section.name, section.options)
 
 
-def described(contents: Contents) -> Description:
+def described(contents: Contents) -> "Description":
     """Return the description of the model that an experiment trains.
 
     Raises:
         DataError: the dataset cannot be read.
         SpecError: the model does not take its examples.
     """
+    from testbed.learning.description import describe
+
     loss = None if contents.loss is None else contents.loss.name
     return describe(chosen(contents.model), inputs_of(contents.dataset.choice), loss)
 
@@ -35,6 +43,8 @@ def layout_of(contents: Contents) -> Layout:
     Raises:
         DataError: the dataset cannot be read.
     """
+    from testbed.learning.models import layout
+
     model = contents.model
     return layout(chosen(model), inputs_of(contents.dataset.choice), model.buffers)
 
@@ -68,6 +78,8 @@ def of_model(contents: Contents) -> list[Conflict]:
 
 
 def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
+    from testbed.learning.losses import loss_named
+
     name = None if contents.loss is None else contents.loss.name
     try:
         loss = loss_named(name, {}, None, inputs)
@@ -80,7 +92,7 @@ def _of_loss(contents: Contents, inputs: Inputs) -> list[Conflict]:
     return []
 
 
-def _of_batches(contents: Contents, about: Description) -> list[Conflict]:
+def _of_batches(contents: Contents, about: "Description") -> list[Conflict]:
     """Return the conflict of gradients that are computed together, if there is one."""
     key = "batched" if contents.simulation.batched else "device"
     name, text = contents.model.name, None

@@ -9,7 +9,6 @@ from testbed.experiment.model_conflicts import chosen, described
 from testbed.experiment.sections.faults import ClassFaultSpec, SlowFault, WhoByDevices
 from testbed.experiment.sections.section import Conflict, Section
 from testbed.learning.data.catalogue import inputs_of
-from testbed.learning.models import layout
 from testbed.number_text import as_number
 
 _LINK = (
@@ -48,6 +47,8 @@ def of_servers(contents: Contents) -> list[Conflict]:
 
 def _of_allocation(contents: Contents) -> list[Conflict]:
     """Return the conflict of servers that would hold no tensor or no layer."""
+    from testbed.learning.models import layout  # imports torch, which takes more than a second
+
     servers, allocation = contents.devices.servers, contents.devices.allocation
     assert allocation != "ranges"
     there = len(
