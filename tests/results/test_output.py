@@ -3,16 +3,12 @@
 import csv
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.number_text import Measure
 from testbed.results.figures import quality_chart
 from testbed.results.figures.chart_files import write_figure, write_figures
 from testbed.results.reading.curves import curves_of
@@ -124,70 +120,6 @@ def test_the_report_escapes_text_from_files(write_run: WriteRun, tmp_path: Path)
     assert evil not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "failed" in text
-
-
-@pytest.fixture
-def seeds(write_run: WriteRun) -> list[RecordedRun]:
-    """Captured runs: ASGD, and AdaComp with three seeds."""
-    accounting = accounting_table(30, 1_000_000)
-    runs = [write_run("asgd", accounting=accounting, traffic=traffic())]
-    for seed, speed in enumerate((25, 30, 40), 1):
-        execution = f"quickstart/20261121-07490{seed}-{seed}"
-        runs.append(
-            write_run(
-                "adacomp-0.01",
-                execution,
-                payload=17_000,
-                speed=speed,
-                seed=seed,
-                accounting=accounting,
-                traffic=traffic(dropped=seed == 3),
-            )
-        )
-    return [RecordedRun.load(run) for run in runs]
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
-def test_the_page_shows_what_its_link_asks_for(seeds: list[RecordedRun], tmp_path: Path) -> None:
-    """In a real browser, the link sets the switches and the accuracy, and the table follows them."""
-    path = write_report(seeds, tmp_path / "report.html")
-
-    def page(view: str) -> str:
-        done = subprocess.run(
-            [
-                "chromium",
-                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-                *("--no-first-run", "--disable-background-networking", "--disable-sync"),
-                *("--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"),
-                *("--virtual-time-budget=20000", "--dump-dom", f"file://{path}{view}"),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        return done.stdout
-
-    def table(dom: str) -> list[list[str]]:
-        body = re.search(r'<table id="reached">.*?</table>', dom, re.DOTALL)
-        assert body
-        rows = re.findall(r"<tr>(.*?)</tr>", body[0], re.DOTALL)
-        cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
-        return [[cell.replace("&nbsp;", " ") for cell in row] for row in cells]
-
-    for view, accuracy, measure, axis in (
-        ("", 97.0, "wire", "log"),
-        ("#ingress=payload&axis=linear&accuracy=90", 90.0, "payload", "linear"),
-    ):
-        dom = page(view)
-        # The page computes the same table as the code here.
-        expected = reaching(curves_of(seeds), accuracy, measure=cast("Measure", measure))
-        assert table(dom) == [list(expected.headings), *map(list, expected.cells)]
-        assert f"PS ingress, {measure} bytes" in dom
-        assert dom.count("js-plotly-plot") >= 6
-        assert ("100M" in dom or "50M" in dom) if axis == "linear" else True
-        assert "NaN" not in re.sub(r"<script.*?</script>", "", dom, flags=re.DOTALL)
-    assert "lost 1 of 1,001 packets" in dom
 
 
 def test_the_report_of_a_long_run_stays_small(write_run: WriteRun, tmp_path: Path) -> None:

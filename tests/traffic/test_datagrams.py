@@ -22,7 +22,7 @@ from scapy.packet import Packet, Raw
 from scapy.utils import RawPcapWriter
 
 from testbed.nodes.linux import inside_network
-from tests.traffic.isolation import FAR, NEAR, Capturing, isolated, real, traffic, two_hosts
+from tests.traffic.isolation import FAR, NEAR, ForkedCapturing, isolated, real, traffic, two_hosts
 from traffic import chunks, datagrams
 from traffic.accounting import Account, account
 
@@ -194,7 +194,7 @@ def test_real_datagrams_and_their_fragments(tmp_path: Path) -> None:
                 socket.socket(family, socket.SOCK_DGRAM)
                 for family in (socket.AF_INET, socket.AF_INET6)
             ]
-        capturing = Capturing(file)
+        capturing = ForkedCapturing(file)
         for version, receiver in zip((4, 6), receivers, strict=True):
             receiver.bind((FAR[version], 7000))
             with socket.socket(receiver.family, socket.SOCK_DGRAM) as sender:

@@ -16,7 +16,7 @@ from testbed.nodes.linux import inside_network
 from tests.traffic.isolation import (
     FAR,
     NEAR,
-    Capturing,
+    ForkedCapturing,
     count,
     isolated,
     offload_off,
@@ -73,7 +73,7 @@ def test_a_capture_agrees_with_the_class_counter(
         if not offload:
             offload_off("near")
         there = counting("near")
-        capturing = Capturing(file)
+        capturing = ForkedCapturing(file)
         before = [meter.read() for meter in (there, back)]
         transfer(far, version, SIZE)
         time.sleep(0.3)

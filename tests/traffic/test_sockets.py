@@ -23,7 +23,7 @@ from testbed.nodes.user_namespace import enter_user_namespace
 from tests.traffic.isolation import (
     FAR,
     NEAR,
-    Capturing,
+    ForkedCapturing,
     isolated,
     offload_off,
     real,
@@ -48,7 +48,7 @@ class Link:
             self.ledgers["far"] = SocketLedger()
         self.sockets: dict[str, list[Socket]] = {"near": [], "far": []}
         self._file = folder / "link.pcapng"
-        self._capturing = Capturing(self._file)
+        self._capturing = ForkedCapturing(self._file)
 
     def listen(
         self, side: str = "far", version: int = 4, port: int = 0, dual: bool = False
