@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.docs.test_tutorial import PAGE as TUTORIAL
 from tests.docs.test_yaml_blocks import OF_OWN_ALGORITHMS
 from tests.needs import why_no_namespaces
 
+MARK = "-- the end of a command --"
 REGISTRY = "testbed/algorithms/__init__.py"
 PYTHON = [
     block
@@ -49,6 +51,19 @@ class Copy:
             timeout=300,
             check=False,
         )
+
+    def told_by(self, commands: Iterable[list[str]]) -> list[str]:
+        """Return what commands print, one after the other in one interpreter: it takes seconds."""
+        code = "import sys, testbed.__main__\n"
+        for command in commands:
+            code += f"sys.argv = {command}\ntry:\n    testbed.__main__.main()\n"
+            code += f"except SystemExit as end:\n    assert not end.code, end\nprint({MARK!r})\n"
+        (self.folder / "commands.py").write_text(code, encoding="utf-8")
+        done = self.do("commands")
+        assert done.returncode == 0, done.stderr
+        *told, rest = done.stdout.split(f"{MARK}\n")
+        assert not rest
+        return told
 
 
 def named(block: Block) -> tuple[str, str]:
@@ -117,12 +132,15 @@ def test_every_python_block_has_its_place() -> None:
 @pytest.mark.exercises("namespaces", needed=False)
 def test_the_example_algorithms_end_with_the_same_bits_everywhere(copy: Copy) -> None:
     digests, diagnostics = {}, {}
-    for how in ("simulate", "run"):
-        if how == "run" and (why := why_no_namespaces()):
-            pytest.skip(f"simulated only, no namespaces: {why}")
-        done = copy.do("testbed", how, OF_OWN_ALGORITHMS, "--out", how, "--no-report", "--json")
-        assert done.returncode == 0, done.stderr
-        summaries = json.loads(done.stdout)["runs"]
+    why = why_no_namespaces()
+    hows = ("simulate",) if why else ("run", "simulate")
+    told = copy.told_by(
+        ["testbed", how, OF_OWN_ALGORITHMS, "--out", how, "--no-report", "--json"] for how in hows
+    )
+    if why:
+        pytest.skip(f"simulated only, no namespaces: {why}")
+    for how, text in zip(hows, told, strict=True):
+        summaries = json.loads(text)["runs"]
         digests[how] = {one["algorithm"]: one["parameters_sha256"] for one in summaries}
         assert all(one["updates"] == 60 for one in summaries)
         diagnostics[how] = {

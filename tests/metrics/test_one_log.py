@@ -44,6 +44,7 @@ PLAN = planned(
     algorithms=["sync-sgd"],
     devices={"workers": WORKERS, "classes": CLASSES},
 )
+SPEC, MANIFEST = dump(PLAN.spec), manifest(PLAN)
 # What only one of the two can know: the rate and times of the host, the run's own processes.
 OF_ONE = {"run", "info", "rate", "processor", "memory", "virtual_seconds", "training_seconds"}
 
@@ -159,8 +160,8 @@ def test_a_replay_ends_with_the_metrics_of_the_run(
         with mock.patch.object(run_log, "time", clock):
             log = RunLog(
                 directory,
-                dump(PLAN.spec),
-                manifest(PLAN),
+                SPEC,
+                MANIFEST,
                 readers=[live, outcome],
                 name="worker-{}".format,
                 began=0.0,

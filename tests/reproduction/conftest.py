@@ -9,7 +9,7 @@ import pytest
 from reproduction import pages
 from reproduction.drawing import Panel, chart
 from reproduction.measures import Lines
-from reproduction.runs import Setting, of_lines
+from reproduction.runs import RunsOfLines, Setting
 from reproduction.series import Scale, Series
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
@@ -25,8 +25,20 @@ PUSH = 1_000
 
 def spec_of(series: Series, scale: Scale, seed: int) -> Spec:
     """Return the spec of one run of a line."""
-    (needed,) = of_lines((series,), Setting(scale, (seed,)))
+    (needed,) = _runs_in(scale, seed).of((series,))
     return needed.run.spec
+
+
+def _runs_in(scale: Scale, seed: int) -> RunsOfLines:
+    """Return the runs in a setting, which remember those of a study: tests ask for the same ones."""
+    found = next((runs for known, runs in _KNOWN if known == (scale, seed)), None)
+    if found is None:
+        found = RunsOfLines(Setting(scale, (seed,)))
+        _KNOWN.append(((scale, seed), found))
+    return found
+
+
+_KNOWN: list[tuple[tuple[Scale, int], RunsOfLines]] = []
 
 
 @pytest.fixture
