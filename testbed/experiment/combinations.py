@@ -200,11 +200,13 @@ def text_of(value: Any) -> str:
     """Return a value as it is written in the file, on one line."""
     if isinstance(value, str):
         return value
-    return _number_text(value) if isinstance(value, int | float) else _text(value)
+    return _text_of_int(value) if isinstance(value, int) else _text(value)
 
 
-@lru_cache(maxsize=1024, typed=True)  # a sweep's runs have the same few numbers again and again
-def _number_text(value: float) -> str:
+@lru_cache(
+    maxsize=1024, typed=True
+)  # of a bool it is another; a sweep has the same few again and again
+def _text_of_int(value: int) -> str:
     return _text(value)
 
 
