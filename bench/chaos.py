@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from bench.agree import Pair
-from bench.command import concluded, execute
+from bench.command import CarriedOut, concluded, execute
 from bench.networks import KINDS, network_kinds, round_seconds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
@@ -235,18 +235,27 @@ def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
     return found
 
 
-def _carry_out(command: str, path: Path, out: Path, seconds: float) -> tuple[Path, dict[str, Any]]:
-    """Carry out an experiment of one run; return the run's directory and summary."""
-    done = execute(command, path, out, seconds=seconds, quiet=True)
+def _carry_out(command: str, path: Path, out: Path, seconds: float) -> CarriedOut:
+    return execute(command, path, out, seconds=seconds, quiet=True)
+
+
+def _only_run(done: CarriedOut) -> tuple[Path, dict[str, Any]]:
+    """Return the directory and the summary of the only run of an experiment."""
     (summary,) = done.summaries
     return done.directory / summary["algorithm"], summary
 
 
-def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> list[str]:
+def try_out(
+    spec: dict[str, Any],
+    folder: Path,
+    seconds: float = TIMEOUT,
+    carry_out: Callable[[str, Path, Path, float], CarriedOut] = _carry_out,
+) -> list[str]:
     """Carry out what ``experiment`` drew; return what does not hold, empty if all holds.
 
     Args:
         seconds: after which a run counts as hung.
+        carry_out: does what a command says with an experiment, and leaves it in a folder.
 
     Raises:
         SystemExit: a run ended without a summary.
@@ -255,12 +264,13 @@ def try_out(spec: dict[str, Any], folder: Path, seconds: float = TIMEOUT) -> lis
     path = folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     before = remains()
-    directory, emulated = _carry_out("run", path, folder / "emulated", seconds)
+    directory, emulated = _only_run(carry_out("run", path, folder / "emulated", seconds))
     found = violations(spec, directory, emulated)
     if remains() - before:
         found.append(f"left behind: {', '.join(sorted(remains() - before))}")
     if spec["clock"] == "virtual" and is_complete(emulated["ended"]):
-        other, simulated = _carry_out("simulate", path, folder / "simulated", seconds)
+        again = carry_out("simulate", path, folder / "simulated", seconds)
+        other, simulated = _only_run(again)
         # Modelled wire bytes leave out what TCP sends again after an outage.
         both = Pair("namespaces", emulated, simulated).differences()
         # ``violations`` has checked above that the ledgers reconcile.

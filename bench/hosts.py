@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psutil
 import yaml
@@ -69,6 +69,7 @@ class Hosts:
             which is empty on the other hosts.
         hub: the switch between them, whose port to a host is in ``ports``.
         named: what ``--hosts`` calls them.
+        start: starts the command line on a host on which ``OWN`` is empty; None for an interpreter.
     """
 
     folder: Path
@@ -76,14 +77,15 @@ class Hosts:
     ports: dict[str, str]
     home: Host
     elsewhere: Mapping[str, Host]
-    agents: dict[str, psutil.Popen]
+    agents: dict[str, psutil.Process]
     named: str = "hosts.yaml"
+    start: "Start | None" = None
 
     def start_agent(self, name: str) -> None:
         """Start the agent of a host, and wait until it answers."""
         log, host = self.folder / f"agent-{name}.log", self.elsewhere[name]
         arguments = ["agent", "--listen", host.address, "--secret-file", "secret"]
-        self.agents[name] = host.popen(*_COVERED, *TESTBED, *arguments, log=log)
+        self.agents[name] = (self.start or _by_interpreter)(host, arguments, log)
         await_until(lambda: "waiting on" in log.read_text(), "an agent")
 
     def run(self, spec: Path, out: str, *options: str) -> psutil.Popen:
@@ -94,6 +96,14 @@ class Hosts:
     def left(self) -> list[psutil.Process]:
         """Return the processes that the hosts' agents have started, and still run."""
         return [one for agent in self.agents.values() for one in agent.children(recursive=True)]
+
+
+Start: TypeAlias = Callable[[Host, Sequence[str], Path], psutil.Process]
+"""Starts the command line with arguments on a host, in the folder of the log that it gets."""
+
+
+def _by_interpreter(host: Host, arguments: Sequence[str], log: Path) -> psutil.Popen:
+    return host.popen(*_COVERED, *TESTBED, *arguments, log=log)
 
 
 def join(hub: Host, hosts: Mapping[str, Host], mtu: int) -> dict[str, str]:
@@ -114,10 +124,13 @@ def join(hub: Host, hosts: Mapping[str, Host], mtu: int) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterator[Hosts]:
+def joined_hosts(
+    folder: Path, names: Sequence[str], mtu: int = 1500, start: Start | None = None
+) -> Iterator[Hosts]:
     """Yield hosts: this one's stand-in, and one with an agent for each name.
 
     Args:
+        start: see ``Hosts``.
         mtu: of the underlay; from 1,550 on, full packets of links are not fragmented.
     """
     started = [
@@ -125,12 +138,12 @@ def joined_hosts(folder: Path, names: Sequence[str], mtu: int = 1500) -> Iterato
     ]
     hub, *others = (Host(one, f"{UNDERLAY}{number}") for number, one in enumerate(started))
     home, *rest = others
-    elsewhere, agents = dict(zip(names, rest, strict=True)), dict[str, psutil.Popen]()
+    elsewhere, agents = dict(zip(names, rest, strict=True)), dict[str, psutil.Process]()
     try:
         for one in (hub, *others):
             await_until(lambda of=one: of.process.name() == "sleep", "a namespace")  # type: ignore[misc]
         ports = join(hub, {"": home, **elsewhere}, mtu)
-        hosts = Hosts(folder, hub, ports, home, elsewhere, agents)
+        hosts = Hosts(folder, hub, ports, home, elsewhere, agents, start=start)
         (folder / "secret").write_text(f"{SECRET}\n")
         (folder / OWN).mkdir()
         for name in names:

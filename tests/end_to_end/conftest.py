@@ -54,10 +54,10 @@ ENGINES: dict[str, dict[str, str]] = {
 """The ways to carry an experiment out, with their keys of the experiment file."""
 ENDLESS: dict[str, Any] = SMALL | {
     "training": {"updates": 100_000},
-    "waiting": {"distribution": "constant", "mean": "100ms"},
+    "waiting": {"distribution": "constant", "mean": "250ms"},
     "evaluation": {"every": 10},
 }
-"""A run that a test ends: 50 updates a second, so that it leaves the processors to the others."""
+"""A run that a test ends: 20 updates a second, so that it leaves the processors to the others."""
 
 
 def until(happened: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
@@ -249,20 +249,34 @@ def warm() -> Warm:
     return Warm(_environment())
 
 
+@contextlib.contextmanager
+def warm_hosts(folder: Path, names: Sequence[str]) -> Iterator["Hosts"]:
+    """Yield ``joined_hosts`` whose agents are forked from ``warm``: an interpreter takes each 2 s."""
+    from bench.hosts import OWN, Host, joined_hosts
+
+    def agent(host: Host, arguments: Sequence[str], log: Path) -> WarmCommand:
+        with log.open("wb") as output:
+            both = (output.fileno(), output.fileno())
+            of = (arguments, folder, _environment(), *both)
+            return warm().start(*of, network=host.process.pid, covered=OWN)
+
+    with joined_hosts(folder, names, start=agent) as hosts:
+        yield hosts
+
+
 class HomeCommands:
-    """The command line on the first of several hosts, forked there from a process as ``warm`` is."""
+    """The command line on the first of several hosts, forked from ``warm``."""
 
     def __init__(self, hosts: "Hosts") -> None:
-        network = f"/proc/{hosts.home.process.pid}/ns/net"
-        self._folder = hosts.folder
-        self._warm = Warm(_environment(), ("nsenter", f"--net={network}", "--"))
+        self._folder, self._network = hosts.folder, hosts.home.process.pid
 
     def start(self, *arguments: str | Path, log: Path) -> WarmCommand:
         """Start a command in the folder of the hosts; ``log`` has what it says."""
         texts = [*map(str, arguments)]
         with log.open("wb") as output:
             both = (output.fileno(), output.fileno())
-            return self._warm.start(texts, self._folder, _environment(), *both)
+            how = (texts, self._folder, _environment(), *both)
+            return warm().start(*how, network=self._network)
 
     def run(self, out: str, content: dict[str, Any], *options: str) -> WarmCommand:
         """Start a run that is spread over all hosts; its results and its log are named ``out``."""

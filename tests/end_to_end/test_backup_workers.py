@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.agree import pairs
+from tests.end_to_end.agreement import pairs
 
 SPEC = Path(__file__).parents[2] / "experiments" / "agree-backup-workers.yaml"
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]

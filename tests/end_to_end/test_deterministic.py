@@ -1,6 +1,6 @@
 """Under the virtual clock a run is the same to the bit, however busy the host is.
 
-Two runs of 64 workers in real namespaces, under the noise of other processes; in the second one the
+Two runs of 32 workers in real namespaces, under the noise of other processes; in the second one the
 workers are started in another order.
 """
 
@@ -33,12 +33,12 @@ SPEC: dict[str, Any] = {
     "name": "deterministic",
     "dataset": "digits",
     "model": "mlp",
-    "training": {"updates": 300},
+    "training": {"updates": 120},
     "clock": "virtual",
     "algorithms": [{"name": "adacomp", "ratio": 0.05, "pulls": "changed"}],
-    "devices": {"workers": 64},
+    "devices": {"workers": 32},
     "compute": {"distribution": "exponential", "mean": "100ms"},
-    "evaluation": {"every": 100, "images": 100},
+    "evaluation": {"every": 60, "images": 100},
 }
 
 
@@ -92,8 +92,8 @@ def test_the_same_bits_under_noise_and_in_any_order_of_starting(
 
     first, rows = found[0]
     workers = rows["worker"].to_numpy()
-    assert len(np.unique(workers)) > 32  # and not in the order of their numbers
-    assert (np.diff(workers) != 1).sum() > 200
+    assert len(np.unique(workers)) > 16  # and not in the order of their numbers
+    assert (np.diff(workers) != 1).sum() > 80
     for summary, other in found[1:]:
         assert summary["parameters_sha256"] == first["parameters_sha256"]
         for when in ("ingress", "ingress_after_drain"):

@@ -16,7 +16,7 @@ STATUS = 4
 VIRTUAL: dict[str, Any] = SMALL | {
     "clock": "virtual",
     "compute": {"distribution": "exponential", "mean": "10ms"},
-    "training": {"updates": 600},
+    "training": {"updates": 400},
 }
 SHAPES: dict[str, dict[str, Any]] = {
     "two servers": {"devices": {"workers": 5, "servers": 2}},

@@ -8,7 +8,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, Started, until
+from tests.end_to_end.conftest import ENDLESS, CommandLine, Started, until
 
 pytestmark = [
     pytest.mark.real,
@@ -104,14 +104,14 @@ def test_a_run_whose_orchestrator_was_killed_shows_as_interrupted(command: Comma
 
 
 def test_a_run_goes_on_without_a_killed_worker(command: CommandLine) -> None:
-    started = command.start_run(SMALL | {"training": {"updates": 600}})
+    started = command.start_run(ENDLESS | {"training": {"updates": 60}})
     started.until_training()
     traces = started.traces()
     started.nodes()["worker-3"].kill()
     assert started.wait() == 0, started.said
     traces.assert_gone()
     summary = started.record("summary")
-    assert (summary["ended"], summary["updates"]) == ("completed", 600)
+    assert (summary["ended"], summary["updates"]) == ("completed", 60)
     assert summary["workers_lost"] == 1
     deaths = [event for event in started.events() if "died" in event["event"]]
     assert [(e["device"], e["level"]) for e in deaths] == [("worker-3", "warning")]

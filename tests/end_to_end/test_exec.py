@@ -192,7 +192,7 @@ def test_nothing_is_left_when_exec_is_ended(
 
 
 def test_commands_leave_the_ledgers_alone(command: CommandLine) -> None:
-    run = command.start_run(RUNNING | {"training": {"updates": 200}})
+    run = command.start_run(RUNNING | {"training": {"updates": 60}})
     run.until_training()
     done = 0
     while run.process.poll() is None and done < 5:

@@ -13,11 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
 
-from bench.hosts import TESTBED, Hosts, joined_hosts
+from bench.hosts import TESTBED, Hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import until
+from tests.end_to_end.conftest import HomeCommands, until, warm_hosts
 from tests.end_to_end.terminal import read_until, terminal_of
 from tests.end_to_end.test_exec import of_command
 from tests.traffic.isolation import real
@@ -44,9 +43,7 @@ class Entered:
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
-        spec = hosts.folder / "entered.yaml"
-        spec.write_text(yaml.safe_dump(SPEC))
-        self.process = hosts.run(spec, "entered")
+        self.process = HomeCommands(hosts).run("entered", SPEC)
         log = hosts.folder / "entered.log"
         until(lambda: "entered: running" in log.read_text(), "the programs", 60)
 
@@ -86,7 +83,7 @@ class Entered:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
-    with joined_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
+    with warm_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
         entered = Entered(hosts)
         yield entered
         entered.process.kill()

@@ -125,13 +125,14 @@ def test_every_kind_of_fault_begins_ends_and_is_recorded(command: CommandLine) -
 
 def test_the_same_devices_are_struck_after_the_same_pushes(command: CommandLine) -> None:
     content = FAULTY | {
+        "training": {"updates": 400},
         "faults": [
             {"when": {"probability": 0.03}, "how": "freeze", "lasting": "100ms"},
             {"when": {"probability": 0.01}, "how": "kill", "lasting": "100ms"},
             {"when": {"probability": 0.01}, "how": "stop-network", "lasting": "50ms"},
             {"when": {"probability": 0.01}, "how": {"kind": "slow", "factor": 3}},
             {"when": {"probability": 0.002}, "how": "freeze"},
-        ]
+        ],
     }
     seen = []
     for again in ("a", "b"):
@@ -220,8 +221,8 @@ def test_a_run_accepts_a_trace_of_five_thousand_faults(command: CommandLine) -> 
     trace = command.folder / "outages.csv"
     trace.write_text("\n".join(["device,time", *rows]) + "\n")
     rule = {"when": {"trace": str(trace)}, "how": "freeze", "lasting": "1s"}
-    spec = FAULTY | {"training": {"updates": 200}, "faults": [rule]}
+    spec = FAULTY | {"training": {"updates": 60}, "faults": [rule]}
     started = command.start_run(spec)
     assert started.wait() == 0, started.said
     assert started.record("manifest")["ended"] == "completed"
-    assert assert_sound(started)["updates"] == 200
+    assert assert_sound(started)["updates"] == 60

@@ -14,6 +14,7 @@ from tests.end_to_end.conftest import SMALL, CommandLine
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
+UPDATES = 60
 HOSTILE = '''
 """Worker 1 does what its option says at its third gradient."""
 import fcntl, json, os, socket, stat
@@ -55,7 +56,7 @@ def look():
 
 
 def forge():
-    evaluated = {"kind": "version_evaluated", "version": 50, "accuracy": 99.99, "loss": 0.0}
+    evaluated = {"kind": "version_evaluated", "version": 45, "accuracy": 99.99, "loss": 0.0}
     for one in channels():
         one.send(json.dumps(evaluated | {"connected": 0.0, "measured": None}).encode() + b"\\n")
 
@@ -136,7 +137,8 @@ class Hostile(Asgd):
 
 def spec(attack: str, **more: Any) -> dict[str, Any]:
     algorithm = {"name": "hostile:Hostile", "attack": attack}
-    return SMALL | {"plugins": ["hostile.py"], "algorithms": [algorithm]} | more
+    few = {"training": {"updates": UPDATES}, "evaluation": {"every": 15}, "devices": {"workers": 3}}
+    return SMALL | few | {"plugins": ["hostile.py"], "algorithms": [algorithm]} | more
 
 
 def started(command: CommandLine, attack: str, **more: Any) -> tuple[dict[str, Any], Path, str]:
@@ -164,7 +166,11 @@ def test_what_is_no_report_of_its_own_costs_a_role_its_life_and_nothing_else(
     command: CommandLine, attack: str, why: str
 ) -> None:
     summary, directory, said = started(command, attack)
-    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 1)
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == (
+        "completed",
+        UPDATES,
+        1,
+    )
     assert f"worker-1: {why}, and is killed" in said
     assert f"worker-1 died: {why}" in said
     assert "Traceback" not in said
@@ -174,7 +180,11 @@ def test_what_is_no_report_of_its_own_costs_a_role_its_life_and_nothing_else(
 
 def test_a_role_that_ends_its_channel_ends_no_other_s(command: CommandLine) -> None:
     summary, directory, _ = started(command, "end")
-    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == ("completed", 200, 0)
+    assert (summary["ended"], summary["updates"], summary["workers_lost"]) == (
+        "completed",
+        UPDATES,
+        0,
+    )
     assert len(accuracies(directory)) == 5
 
 

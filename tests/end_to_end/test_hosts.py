@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 import testbed
-from bench.hosts import Hosts, joined_hosts
+from bench.hosts import Hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import HomeCommands, until
+from tests.end_to_end.conftest import HomeCommands, until, warm_hosts
 from tests.end_to_end.warm import WarmCommand
 from tests.traffic.isolation import real
 
@@ -32,7 +32,7 @@ SPEC = {
     "dataset": "digits",
     "model": "mlp",
     "clock": "virtual",
-    "training": {"batch_size": 10, "updates": 60},
+    "training": {"batch_size": 10, "updates": 24},
     "algorithms": ["asgd", {"name": "adacomp", "ratio": 0.05}],
     "devices": {
         "workers": 6,
@@ -52,7 +52,7 @@ SPEC = {
         ],
     },
     "compute": {"mean": "20ms"},
-    "evaluation": {"every": 20, "images": 100},
+    "evaluation": {"every": 12, "images": 100},
     "faults": [
         {"when": {"probability": 0.05}, "how": "kill", "lasting": "100ms"},
         {
@@ -113,7 +113,7 @@ def _title(process: psutil.Process) -> str:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spread]:
-    with joined_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
+    with warm_hosts(tmp_path_factory.mktemp("hosts"), "bc") as hosts:
         yield Spread(hosts, HomeCommands(hosts))
 
 
@@ -217,27 +217,34 @@ def test_metrics_of_spread_runs_have_the_workers_and_peers_of_all_hosts(hosts: S
 @pytest.mark.timeout(300)
 def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     long = {"training": {"batch_size": 10, "updates": 1_000_000}, "algorithms": ["asgd"]}
+    # By the virtual clock it keeps every processor busy until it ends.
+    paced = long | {
+        "clock": "wall",
+        "waiting": {"distribution": "constant", "mean": "200ms"},
+        "devices": {"workers": 6},
+        "faults": [],
+    }
 
-    def trains(out: str) -> WarmCommand:
-        process = hosts.run(out, **long)
+    def trains(out: str, content: dict[str, Any]) -> WarmCommand:
+        process = hosts.run(out, **content)
         until(lambda: "asgd: training, " in hosts.said(out), "training", 100)
         assert len(hosts.left()) > 4
         return process
 
-    process = trains("agent-killed")
+    process = trains("agent-killed", long)
     (agent,) = hosts.agents_of_runs("c")
     agent.kill()
     assert process.wait(60) == 1
     assert "asgd failed: host c is lost: its agent died; under the " in hosts.said("agent-killed")
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 
-    process = trains("interrupted")
+    process = trains("interrupted", paced)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130, hosts.said("interrupted")
     assert "asgd interrupted: stopped by SIGINT" in hosts.said("interrupted")
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
 
-    process = trains("killed")
+    process = trains("killed", paced)
     process.kill()
     process.wait()
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from bench.agree import carry_out
+from tests.end_to_end.agreement import summaries
 from tests.end_to_end.test_agree import agree
 
 pytestmark = [
@@ -19,13 +19,13 @@ SPEC: dict[str, Any] = {
     "name": "learning",
     "dataset": "digits",
     "model": {"name": "cnn-small", "buffers": "shared"},
-    "training": {"updates": 40},
+    "training": {"updates": 16},
     "clock": "virtual",
     "algorithms": ["asgd", {"name": "sync-sgd", "wait_for": 3, "protocol": "push-and-interrupt"}],
     "devices": {"workers": 5},
     "network": {"uplink": "50mbit"},
     "compute": {"distribution": "exponential", "mean": "50ms"},
-    "evaluation": {"every": 20, "images": 100},
+    "evaluation": {"every": 8, "images": 100},
 }
 
 
@@ -56,7 +56,7 @@ def test_augmentation_schedule_decay_clipping_and_equal_data_agree(tmp_path: Pat
         path = tmp_path / "without.yaml"
         without = {name: value for name, value in training.items() if name != key}
         path.write_text(yaml.safe_dump(spec | {"training": without, "algorithms": ["asgd"]}))
-        (other,) = carry_out("simulate", path, tmp_path / key, ())
+        (other,) = summaries("simulate", path, tmp_path / key)
         assert other["parameters_sha256"] != digest
 
 
@@ -70,13 +70,11 @@ def test_a_stream_is_dealt_in_the_order_of_the_clock(tmp_path: Path) -> None:
         "partition": "stream",
         "network": {"uplink": "50mbit", "downlink": "100mbit"},
         "faults": [
-            {"who": {"number": 1}, "when": {"time": "150ms"}, "how": "kill", "lasting": "200ms"}
+            {"who": {"number": 1}, "when": {"time": "60ms"}, "how": "kill", "lasting": "200ms"}
         ],
     }
-    digests = agree(tmp_path, spec)
+    digests = agree(tmp_path, spec, "kill")
     same = tmp_path / "same.yaml"
     same.write_text(yaml.safe_dump(spec | {"partition": "same"}))
-    others = [
-        one["parameters_sha256"] for one in carry_out("simulate", same, tmp_path / "same", ())
-    ]
+    others = [one["parameters_sha256"] for one in summaries("simulate", same, tmp_path / "same")]
     assert not set(digests) & set(others)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import testbed
-from bench.agree import pairs
 from tests.docs.blocks import REPOSITORY
+from tests.end_to_end.agreement import pairs
 
 BASE: dict[str, Any] = {
     "name": "losses",

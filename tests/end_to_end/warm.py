@@ -78,11 +78,11 @@ class WarmCommand(psutil.Process):
 class Warm:
     """The process that has done the imports; it ends with the one that made it."""
 
-    def __init__(self, environment: Mapping[str, str], before: Sequence[str] = ()) -> None:
-        """Start it; ``before`` goes before the interpreter's name."""
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Start it."""
         self._channel, theirs = Channel.pair()
         subprocess.Popen(
-            [*before, sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
+            [sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
             pass_fds=(theirs.fileno(),),
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -99,8 +99,15 @@ class Warm:
         errors: int,
         *,
         program: str = "testbed",
+        network: int | None = None,
+        covered: str | None = None,
     ) -> WarmCommand:
-        """Start a program, as ``python -m`` names it, with arguments; return its process."""
+        """Start a program, as ``python -m`` names it, with arguments; return its process.
+
+        Args:
+            network: a process whose network namespace it is in; None for this one's.
+            covered: a folder in ``folder`` that is empty for it, in a mount namespace of its own.
+        """
         ending, theirs = os.pipe()
         beginning, known = os.pipe()
         asked = {
@@ -108,6 +115,8 @@ class Warm:
             "arguments": arguments,
             "folder": str(folder),
             "environment": dict(environment),
+            "network": network,
+            "covered": covered,
         }
         self._channel.send(asked, descriptors=(output, errors, theirs, beginning))
         os.close(theirs)
@@ -155,6 +164,13 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.read(beginning, 1)  # until whoever asked knows this process
     begin_anew((os.open(os.devnull, os.O_RDONLY), output, errors))
     os.chdir(asked["folder"])
+    if asked["network"] is not None:
+        with Path(f"/proc/{asked['network']}/ns/net").open() as network:
+            linux.setns(network.fileno(), linux.CLONE_NEWNET)
+    if asked["covered"] is not None:
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+        linux.mount("none", asked["covered"], "tmpfs", 0)
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv = [sys.argv[0], *asked["arguments"]]
