@@ -331,7 +331,7 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
     before = remains()
     found = of_run(hosts, spec, path, what)
     for name, agent in hosts.agents.items():
-        if agent.poll() is not None:
+        if isinstance(agent, psutil.Popen) and agent.poll() is not None:
             if (what.whom, what.host) != (SERVICE, name):
                 found.append(f"the agent of host {name} has ended")
             hosts.start_agent(name)

@@ -59,7 +59,7 @@ def make_tunnel() -> None:
 def open_capture() -> None:
     """Open a capture as a run does; this leaves the calling process in namespaces of its own.
 
-    It has one block of memory: the kernel would clear 64 MiB for what receives nothing, before each run.
+    It has one block of memory: for 64 MiB, which a run has, the kernel clears as much.
     """
     from traffic import filters
     from traffic.packet_ring import PacketRing

@@ -22,9 +22,11 @@ import psutil
 import pyarrow as pa
 
 from testbed.channel import Channel, ReceivedMessage
+from testbed.learning.data import digits
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
 from testbed.nodes.forked_process import begin_anew
+from testbed.runs import versions
 
 _IMPORTED = (
     "matplotlib.figure",
@@ -182,6 +184,8 @@ def main() -> None:
     for module in _IMPORTED:
         importlib.import_module(module)
     pa.array(np.zeros(1))  # the first array makes Arrow import pandas
+    digits.read()  # both are kept for later
+    versions.versions()
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
