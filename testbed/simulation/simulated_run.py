@@ -304,6 +304,19 @@ class SimulatedRun:
         return summary
 
 
+_kept = False
+
+
+def _are_kept() -> bool:
+    """Return True if objects are kept already from the search for garbage, as they then stay.
+
+    They are counted one by one, which took a quarter of a small simulation: once is enough.
+    """
+    global _kept  # noqa: PLW0603
+    _kept = _kept or gc.get_freeze_count() > 1_000  # Python 3.12 has kept a few hundred of its own
+    return _kept
+
+
 @contextlib.contextmanager
 def _libraries_are_not_garbage() -> Iterator[None]:
     """In the body, keep the garbage collector from searching the objects that exist already.
@@ -312,7 +325,7 @@ def _libraries_are_not_garbage() -> Iterator[None]:
     some are kept from it already, as in forked processes, the libraries are among them.
     """
     gc.collect()
-    if gc.get_freeze_count() > 1_000:  # Python 3.12 has kept a few hundred of its own
+    if _are_kept():
         yield
         return
     gc.freeze()
