@@ -22,6 +22,8 @@ import psutil
 import pyarrow as pa
 
 from testbed.channel import Channel, ReceivedMessage
+from testbed.code_digest import package_digest
+from testbed.experiment import load
 from testbed.learning.data import digits
 from testbed.nodes import linux
 from testbed.nodes.child_exits import ChildExits
@@ -35,6 +37,7 @@ _IMPORTED = (
     "testbed.cli.shown_runs",
     "testbed.display.displayed",
     "testbed.execution",
+    "testbed.orchestrator.agent.run_network",
     "testbed.orchestrator.emulated_run",
     "testbed.orchestrator.programs.program_run",
     "testbed.results.report.report",
@@ -42,6 +45,10 @@ _IMPORTED = (
     "testbed.simulation.simulated_run",
     "testbed.sweeps.carrying_out_sweep",
 )
+_SPEC = """
+{name: any, dataset: digits, model: mlp, training: {updates: 1}, algorithms: [asgd],
+ devices: {workers: 1}}
+"""
 _ROOM = "x" * 4096
 """An argument that leaves room for the command lines of the forked processes."""
 
@@ -179,13 +186,20 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     linux.set_title("\0".join([sys.executable, "-m", asked["program"], *asked["arguments"]]))
 
 
+def _prepare() -> None:
+    """Do once what a command does at its first use and then keeps: a third of a small simulation."""
+    pa.array(np.zeros(1))  # the first array makes Arrow import pandas
+    digits.read()
+    versions.versions()
+    package_digest()
+    load.dump(load.parse(_SPEC, Path("any.yaml")))  # the plug-ins that are installed are looked up
+
+
 def main() -> None:
     """Import what a command and its run import, serve, and be the commands that are asked for."""
     for module in _IMPORTED:
         importlib.import_module(module)
-    pa.array(np.zeros(1))  # the first array makes Arrow import pandas
-    digits.read()  # both are kept for later
-    versions.versions()
+    _prepare()
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
