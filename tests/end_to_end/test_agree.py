@@ -67,11 +67,11 @@ def simulated(tmp_path: Path, spec: dict[str, Any]) -> str:
 
 @pytest.fixture
 def spec() -> dict[str, Any]:
-    """The experiment of ``make agree``, smaller: five workers, 24 updates."""
+    """The experiment of ``make agree``, smaller: five workers, 16 updates."""
     content: dict[str, Any] = yaml.safe_load(SPEC.read_text())
-    content["training"]["updates"] = 24
+    content["training"]["updates"] = 16
     content["devices"]["workers"] = 5
-    content["evaluation"]["every"] = 12
+    content["evaluation"]["every"] = 8
     for algorithm in content["algorithms"]:
         if "wait_for" in algorithm:
             algorithm["wait_for"] = 4
@@ -131,9 +131,8 @@ def test_runs_with_unshaped_links_and_equal_times_agree(
 
 def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
     """The emulation really freezes, kills, restarts and cuts off; the simulator only computes it."""
-    spec["training"]["updates"] = 30
     rule = {"name": "dana-ga", "learning_rate": 0.02}
-    spec["algorithms"] = [spec["algorithms"][0], spec["algorithms"][3], rule]
+    sparse, interrupt = spec["algorithms"][0], spec["algorithms"][3]
     spec["devices"]["suspect_after"] = "3s"
     spec["devices"]["power"] = {"idle": "2W", "busy": "5W", "sent": "3.5uJ"}
     spec["faults"] = [
@@ -148,7 +147,10 @@ def test_runs_with_faults_agree(tmp_path: Path, spec: dict[str, Any]) -> None:
         },
         {"when": {"mean_time": "1s"}, "how": {"kind": "slow", "factor": 3}, "lasting": "400ms"},
     ]
-    agree(tmp_path, spec, "freeze", "kill", "partition", "slow")
+    kinds = ("freeze", "kill", "partition", "slow")
+    asynchronous = {"algorithms": [sparse, rule], "training": {"updates": 30}}
+    agree(tmp_path / "asynchronous", spec | asynchronous, *kinds)
+    agree(tmp_path / "interrupted", spec | {"algorithms": [interrupt]}, *kinds)
 
 
 def test_workers_of_one_server_that_train_on_their_own_copies_agree(
