@@ -189,7 +189,7 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
 def _prepare() -> None:
     """Do once what a command does at its first use and then keeps: a third of a small simulation."""
     pa.array(np.zeros(1))  # the first array makes Arrow import pandas
-    digits.read()
+    digits.training_labels()  # not the images: torch would begin threads, which a fork has not
     versions.versions()
     package_digest()
     load.dump(load.parse(_SPEC, Path("any.yaml")))  # the plug-ins that are installed are looked up
