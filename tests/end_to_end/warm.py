@@ -7,6 +7,7 @@ test of the start itself, or with another user or modules of its own, starts an 
 """
 
 import atexit
+import gc
 import importlib
 import os
 import selectors
@@ -21,6 +22,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
+from testbed.__main__ import NEW_OBJECTS
 from testbed.channel import Channel, ReceivedMessage
 from testbed.code_digest import package_digest
 from testbed.experiment import load
@@ -197,6 +199,7 @@ def _prepare() -> None:
 
 def main() -> None:
     """Import what a command and its run import, serve, and be the commands that are asked for."""
+    gc.set_threshold(NEW_OBJECTS)  # as a command does, which imports them here
     for module in _IMPORTED:
         importlib.import_module(module)
     _prepare()
