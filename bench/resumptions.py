@@ -15,19 +15,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import psutil
 import yaml
 
 from bench.chaos import seeds_of
-from bench.command import concluded, execute
-from bench.mixtures import Ended, differences, mixture, outcome
+from bench.command import concluded
+from bench.mixtures import (
+    SIMULATION_LIMIT,
+    Ended,
+    HungError,
+    carry_out,
+    differences,
+    mixture,
+    outcome,
+)
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
+from testbed.errors import TestbedError
+from testbed.experiment.spec import Spec
 from testbed.run_endings import STATES, is_complete
 
 ENDS = 3
@@ -35,6 +45,28 @@ ENDS = 3
 SESSION_LIMIT = 600.0
 """Seconds that a session may take."""
 PEERS = "peers"
+
+
+class Command(Protocol):
+    """A command that was started, as ``subprocess.Popen`` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> Any: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+Start: TypeAlias = Callable[[Sequence[str], int], Command]
+"""Starts ``testbed`` with arguments; what it prints goes to a descriptor."""
 _WAYS = ("orchestrator", "orchestrator", "orchestrator", "agent", "SIGTERM")
 
 
@@ -67,7 +99,12 @@ def _last_version(out: Path) -> int:
     return -1
 
 
-def _end(process: subprocess.Popen[bytes], way: str) -> None:
+def start_command(arguments: Sequence[str], said: int) -> Command:
+    """Start ``testbed`` as a shell does."""
+    return subprocess.Popen([sys.executable, "-m", "testbed", *arguments], stdout=said, stderr=said)
+
+
+def _end(process: Command, way: str) -> None:
     """End a session in one of ``_WAYS``, and wait until nothing of it is left."""
     whole = psutil.Process(process.pid).children(recursive=True)
     if way == "SIGTERM":
@@ -84,18 +121,23 @@ def _end(process: subprocess.Popen[bytes], way: str) -> None:
 
 
 def _session(
-    arguments: Sequence[str], out: Path, log: Path, draw: np.random.Generator, until: int | None
+    arguments: Sequence[str],
+    out: Path,
+    log: Path,
+    draw: np.random.Generator,
+    *,
+    until: int | None,
+    start: Start,
 ) -> tuple[int, str]:
     """Carry out a session; return its exit status, and how it was ended.
 
     Args:
         out: the folder of the run.
         until: the version after which it is ended; None: it goes on to the end of the run.
+        start: starts its command.
     """
     with log.open("ab") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "testbed", *arguments], stdout=said, stderr=said
-        )
+        process = start(arguments, said.fileno())
         deadline = time.monotonic() + SESSION_LIMIT
         while process.poll() is None:
             if time.monotonic() > deadline:
@@ -113,24 +155,26 @@ def _session(
         return process.returncode, ""
 
 
-def try_out(spec: dict[str, Any], folder: Path, ends: int = ENDS) -> tuple[list[str], list[str]]:
+def try_out(
+    spec: dict[str, Any], folder: Path, ends: int = ENDS, start: Start = start_command
+) -> tuple[list[str], list[str]]:
     """Carry an experiment out in sessions; return what does not hold, and how sessions were ended.
 
     Raises:
-        SystemExit: the simulation prints no summary.
+        HungError, TestbedError: the simulation, which is carried out in this process, has failed.
     """
     spec = write_graph(spec, folder)
     draw = np.random.default_rng([2425, spec["seed"]])
     path = folder / f"{spec['name']}.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-    done = execute("simulate", path, folder / "simulated", quiet=True)
-    simulated = Ended(done.directory / done.summaries[0]["algorithm"], done.summaries[0])
+    undisturbed = Spec.model_validate(spec | {"engine": "simulation"})
+    simulated = carry_out(undisturbed, folder / "simulated", SIMULATION_LIMIT)
     out, log = folder / "emulated", folder / f"{spec['name']}.log"
     versions = sorted(draw.integers(0, simulated.summary["updates"] + 1, ends).tolist())
     arguments: Sequence[str] = ("run", str(path), "--out", str(out), "--no-report")
     ways: list[str] = []
     for until in (*versions, None):
-        status, way = _session(arguments, out, log, draw, until)
+        status, way = _session(arguments, out, log, draw, until=until, start=start)
         if way.startswith("it hung"):
             return [way], ways
         if not way:
@@ -170,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at.mkdir(parents=True, exist_ok=True)
             try:
                 found, ways = try_out(spec, at, options.ends)
-            except SystemExit as error:
+            except (HungError, TestbedError) as error:
                 found, ways = [f"{error}"], []
         resumed += len(ways)
         network = "+".join(network_kinds(spec)) or "star"

@@ -1,5 +1,7 @@
 """Random faults that overlap, under the virtual clock; ``make mixtures MIXTURES=1-2000`` tries more."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 from bench.mixtures import crowded, mixture, try_out
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
+from bench.resumptions import Command
 from bench.resumptions import experiment as resumption
 from bench.resumptions import try_out as ends_and_resumes
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
+from tests.end_to_end.conftest import warm
 
 
 @pytest.mark.timeout(600)
@@ -138,7 +142,11 @@ def test_every_experiment_to_resume_can_be_planned(network: str, tmp_path: Path)
 @pytest.mark.timeout(900)
 def test_a_mixture_that_is_killed_and_resumed_is_the_same(tmp_path: Path) -> None:
     print("to see it again: python -m bench.resumptions --seeds 2 --network star --ends 1")
-    found, ways = ends_and_resumes(resumption(2, "star"), tmp_path, 1)
+
+    def start(arguments: Sequence[str], said: int) -> Command:
+        return warm().start(arguments, tmp_path, os.environ, said, said)
+
+    found, ways = ends_and_resumes(resumption(2, "star"), tmp_path, 1, start)
     assert (found, len(ways)) == ([], 1)
 
 
