@@ -12,6 +12,8 @@ from tests.end_to_end.conftest import (
 )
 
 OTHER = 65533
+LOOK = "id -u; hostname; getent hosts server worker-1; ip -br link"
+"""What a device's shell is asked."""
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -38,12 +40,12 @@ def test_devices_are_entered_by_their_user_and_by_root_only(nobody: CommandLine)
         folder.mkdir()
     for line in (nobody, CommandLine(folders[0])):
         for device, link in (("worker-1", "eth0"), ("core", "link1")):
-            shown = line.do(*entering, device, "--", "sh", "-c", "id -u; hostname; ip -br link")
+            shown = line.do(*entering, device, "--", "sh", "-c", LOOK)
             assert shown.returncode == 0, shown.stderr
-            assert shown.stdout.split()[:2] == ["0", device]  # root of the user's namespace
+            user, name, *said = shown.stdout.splitlines()
+            assert (user, name) == ("0", device)  # root of the user's namespace
+            assert [entry.split()[1] for entry in said[:2]] == ["server", "worker-1"]
             assert f"{link}@" in shown.stdout
-        known = line.do(*entering, "worker-1", "--", "getent", "hosts", "server", "worker-1")
-        assert [entry.split()[1] for entry in known.stdout.splitlines()] == ["server", "worker-1"]
         shown = line.do("top", "--once")
         assert f"{run.process.pid}" in shown.stdout and shown.returncode == 0
     other = CommandLine(

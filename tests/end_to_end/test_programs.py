@@ -81,9 +81,10 @@ def texts(run: Started, level: str = "warning") -> list[str]:
     return [one["event"] for one in run.events() if one["level"] == level]
 
 
-def test_programs_of_users_run_and_their_bytes_are_counted(anyone: CommandLine) -> None:
-    with_big(anyone)
-    run = anyone.start_run(WEB, report=True)
+def served(line: CommandLine, *, report: bool = False) -> Started:
+    """Carry ``WEB`` out; return its run, whose programs have done what they are to do."""
+    with_big(line)
+    run = line.start_run(WEB, report=report)
     assert run.wait(120) == 0, run.said
     summary = run.record("summary")
     assert (summary["ended"], summary["reason"]) == ("completed", None)
@@ -93,8 +94,17 @@ def test_programs_of_users_run_and_their_bytes_are_counted(anyone: CommandLine) 
     rows = [line.split(",") for line in run.curve().splitlines()[1:]]
     assert [(row[0], row[2]) for row in rows] == [("1", "15.0"), ("2", "25.0"), ("3", "35.0")]
     assert all(int(row[6]) > 0 for row in rows), "wire bytes at each measurement"
+    return run
+
+
+def test_an_ordinary_user_s_programs_run_and_their_bytes_are_counted(nobody: CommandLine) -> None:
+    served(nobody)
+
+
+def test_programs_of_users_run_and_their_bytes_are_counted(command: CommandLine) -> None:
+    served(command, report=True)
     # Every port is told apart, and all that a worker fetched passed the server's link.
-    told = anyone.do("traffic", "latest", "--runs", anyone.out, "--json")
+    told = command.do("traffic", "latest", "--runs", command.out, "--json")
     (counted,) = json.loads(told.stdout)
     ports = {
         (one["direction"], one["device"], one["port"], one["program"]) for one in counted["ports"]
@@ -104,10 +114,10 @@ def test_programs_of_users_run_and_their_bytes_are_counted(anyone: CommandLine) 
     }
     sent = [one["stream_bytes"] for one in counted["ports"] if one["direction"] == "egress"]
     assert all(200_000 < size < 200_500 for size in sent)
-    shown = anyone.do("logs", "worker-1", "--runs", anyone.out)
+    shown = command.do("logs", "worker-1", "--runs", command.out)
     assert shown.stdout.endswith("fetched 200000\n"), shown.stderr
     for what in ("show", "compare", "report"):
-        done = anyone.do(what, "latest", "--runs", anyone.out)
+        done = command.do(what, "latest", "--runs", command.out)
         assert done.returncode == 0, done.stderr
 
 

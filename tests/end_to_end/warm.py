@@ -184,6 +184,8 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         linux.mount("none", asked["covered"], "tmpfs", 0)
     os.environ.clear()
     os.environ.update(asked["environment"])
+    searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in searched if path and path not in sys.path]
     sys.argv = [sys.argv[0], *asked["arguments"]]
     linux.set_title("\0".join([sys.executable, "-m", asked["program"], *asked["arguments"]]))
 
