@@ -10,7 +10,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.end_to_end.conftest import ENDLESS, REPOSITORY, CommandLine
+from tests.end_to_end.conftest import ENDLESS, REPOSITORY, CommandLine, Started
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -19,7 +19,7 @@ EXPERIMENT: dict[str, Any] = {
     "dataset": "digits",
     "model": "mlp",
     "clock": "virtual",
-    "training": {"updates": 300, "learning_rate": 0.02},
+    "training": {"updates": 120, "learning_rate": 0.02},
     # The first is executed by the process that plans, and then says of 1 device that it is many.
     "plugins": ["many.py", "rules.py"],
     "compute": {"distribution": "exponential", "mean": "100ms"},
@@ -55,6 +55,10 @@ def _files_in_memory(process: psutil.Process) -> str:
     return Path(f"/proc/{process.pid}/maps").read_text()
 
 
+def _until_evaluated(started: Started) -> None:
+    started.until(lambda: len(started.curve().splitlines()) > 1, "an evaluation")
+
+
 @pytest.mark.parametrize("killed", KILLED)
 def test_the_fork_server_of_many_devices_changes_no_bit(
     command: CommandLine, tmp_path: Path, killed: str
@@ -66,10 +70,10 @@ def test_the_fork_server_of_many_devices_changes_no_bit(
     path.write_text(yaml.safe_dump(EXPERIMENT | KILLED[killed]))
     found: list[dict[str, Any]] = []
     for verb in ("run", "simulate"):
-        started = command.start(verb, path, "--out", tmp_path / verb, "--no-report")
+        out = tmp_path / verb
+        started = command.start(verb, path, "--out", out, "--no-report", out=out)
         if verb == "run":
-            started.out = tmp_path / verb
-            started.until_training()
+            _until_evaluated(started)
             assert "matplotlib" in _files_in_memory(started.agent)
             assert "matplotlib" not in _files_in_memory(started.fork_server)
         assert started.wait(120) == 0, started.said

@@ -110,7 +110,7 @@ def watch(command: CommandLine, content: dict[str, Any], *options: str) -> Watch
     """Carry out an experiment and scrape its metrics; Ctrl-C ends its lingering."""
     verb, *more = options or ("run",)
     where_to = ("--out", str(command.out), "--metrics-port", "0", "--metrics-linger", "10min")
-    started = command.start(verb, command.spec(content), *where_to, *more)
+    started = command.start(verb, command.spec(content), *where_to, "--no-report", *more)
     url = where(started)
     pages = []
     while "final values" not in started.said:
@@ -399,7 +399,7 @@ def test_metrics_of_peers_match_the_summary_and_a_replay(command: CommandLine) -
 def test_metrics_of_simulations_match_the_summary_and_a_replay(
     command: CommandLine, content: dict[str, Any], label: str
 ) -> None:
-    watched = watch(command, content, "simulate", "--metrics-workers", "--no-report")
+    watched = watch(command, content, "simulate", "--metrics-workers")
     assert watched.status == 0
     found, summary = watched.final, watched.summary(label)
     assert value(found, "testbed_updates_total", label) == summary["updates"]

@@ -43,7 +43,8 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
         {"name": "dana-ga"},
     ]
     algorithms = ["asgd", *(one | {"send_queue": 1} for one in queued)]
-    found = agree(tmp_path, SLOW | {"clock": "virtual", "algorithms": algorithms})
+    fewer = {"training": {"updates": 24}, "evaluation": {"every": 12, "images": 50}}
+    found = agree(tmp_path, SLOW | fewer | {"clock": "virtual", "algorithms": algorithms})
     assert len(set(found)) == len(found)
 
 

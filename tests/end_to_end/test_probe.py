@@ -1,7 +1,5 @@
 """Probes of the links before training: links as asked, one wrong on purpose, probes switched off."""
 
-import sys
-
 import pytest
 
 from tests.end_to_end.conftest import SMALL, CommandLine
@@ -14,11 +12,12 @@ pytestmark = [
 SHAPED = SMALL | {
     "network": {"uplink": "20mbit", "downlink": "100mbit"},
     "devices": {"workers": 4},
+    "training": {"updates": 20},
+    "evaluation": {"every": 10},
 }
 PATIENCE = 500.0
 """Seconds that a run and its report may take on a busy host."""
 _BREAKING = """
-import sys
 from testbed.planning import node_plan
 
 as_planned = node_plan.network
@@ -30,10 +29,8 @@ def otherwise(plan, directory):
     return told
 
 node_plan.network = otherwise
-del sys.argv[1:4]  # the interpreter, -m and testbed
-from testbed.cli import main
-main()
 """
+"""A plug-in: the process that plans executes it."""
 
 
 def shown(command: CommandLine) -> str:
@@ -59,12 +56,8 @@ def test_probes_measure_the_links_and_stay_out_of_the_ledgers(command: CommandLi
 
 
 def test_a_link_that_is_not_shaped_causes_a_warning(command: CommandLine) -> None:
-    program = command.folder / "otherwise.py"
-    program.write_text(_BREAKING)
-    started = command.start(
-        *("run", command.spec(SHAPED), "--out", command.out),
-        before=(sys.executable, str(program)),
-    )
+    (command.folder / "otherwise.py").write_text(_BREAKING)
+    started = command.start_run(SHAPED | {"plugins": ["otherwise.py"]}, report=True)
     assert started.wait(PATIENCE) == 0, started.said
     (event,) = (event for event in started.events() if event["level"] == "warning")
     assert event["device"] == "worker-1"

@@ -12,18 +12,19 @@ pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
 QUEUES = (1, 3, "unlimited")
 SLOW: dict[str, Any] = SMALL | {
-    "training": {"updates": 60, "learning_rate": 0.005},
+    "training": {"updates": 40, "learning_rate": 0.005},
     "algorithms": [{"name": "all-to-all", "send_queue": queue} for queue in QUEUES],
     "devices": {"workers": 3},
     "network": {"uplink": "20mbit"},
     "waiting": {"distribution": "exponential", "mean": "50ms"},
-    "evaluation": {"every": 30, "images": 50},
+    "evaluation": {"every": 20, "images": 50},
 }
 """A round takes an uplink 0.36 s, and a peer 0.05 s."""
 
 
 def test_emulation_and_simulation_agree_whatever_waits(tmp_path: Path) -> None:
-    assert len(set(agree(tmp_path, SLOW | {"clock": "virtual"}))) == len(QUEUES)
+    few = {"training": {"updates": 20, "learning_rate": 0.005}}
+    assert len(set(agree(tmp_path, SLOW | few | {"clock": "virtual"}))) == len(QUEUES)
 
 
 def made(folder: Path) -> Path:
@@ -40,6 +41,7 @@ def test_they_agree_on_shared_links_and_with_faults(tmp_path: Path) -> None:
 
     faults = [fault(1, "kill", "200ms"), fault(2, "stop-network", "300ms")]
     faults += [fault(3, "freeze", "100ms")]
+    # 40 updates last longer than the faults.
     faulty = SLOW | {"clock": "virtual", "devices": {"workers": 4}, "faults": faults}
     (own,) = agree(made(tmp_path / "own"), faulty | {"algorithms": SLOW["algorithms"][1:2]})
     clusters = {"clusters": [{"name": name, "share": "50%"} for name in ("campus", "village")]}

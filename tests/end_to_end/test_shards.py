@@ -51,8 +51,9 @@ def test_a_killed_server_comes_back_alone(command: CommandLine) -> None:
         {"name": "sync-sgd", "label": "waits", "wait_for": 3, "protocol": "push-and-wait"},
         {"name": "sync-sgd", "label": "drops", "wait_for": 3, "protocol": "push-and-interrupt"},
     ]
-    faults = [kill("server-1", 60), kill("server-0", 130)]
-    started = command.start_run(SHARDS | {"algorithms": algorithms, "faults": faults})
+    faults = [kill("server-1", 30), kill("server-0", 70)]
+    few = {"training": {"updates": 100}}
+    started = command.start_run(SHARDS | few | {"algorithms": algorithms, "faults": faults})
     assert started.wait(200) == 0, started.said
     for algorithm in algorithms:
         summary = assert_whole(started, str(algorithm["label"]))
@@ -75,10 +76,10 @@ def test_all_servers_killed_at_once_come_back(command: CommandLine) -> None:
 
 
 def test_an_interrupted_run_goes_on_from_each_servers_own_checkpoint(command: CommandLine) -> None:
-    more = {"training": {"updates": 400}, "faults": [kill("server-2", 50)]}
+    more = {"training": {"updates": 300}, "faults": [kill("server-2", 50)]}
     started = command.start_run(SHARDS | more)
     path = started.out
-    until_updates(started, 150)
+    until_updates(started, 100)
     started.process.send_signal(signal.SIGINT)
     started.wait()
     directory = started.run_directory
@@ -90,7 +91,7 @@ def test_an_interrupted_run_goes_on_from_each_servers_own_checkpoint(command: Co
     again = command.start("resume", directory, "--no-report", out=path)
     assert again.wait(120) == 0, again.said
     summary = assert_whole(started)
-    assert summary["updates"] == 400
+    assert summary["updates"] == 300
     (resumed,) = started.record("manifest")["resumed"]
     assert resumed["version"] > 0
     told = [event["event"] for event in started.events()]
@@ -104,7 +105,9 @@ def test_each_server_suspects_a_silent_worker(command: CommandLine) -> None:
     freeze = {"who": {"devices": ["worker-2"]}, "when": {"iteration": 20}, "how": "freeze"}
     content = SHARDS | {
         "algorithms": ["sync-sgd"],
-        "training": {"updates": 500},  # which take longer than the freeze, also on a fast host
+        # Which take longer than the freeze, also on a fast host.
+        "training": {"updates": 100},
+        "waiting": {"distribution": "constant", "mean": "50ms"},
         "devices": {"workers": 4, "servers": 3, "suspect_after": "700ms"},
         "faults": [freeze | {"lasting": "2s"}],
     }

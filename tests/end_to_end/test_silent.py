@@ -19,8 +19,8 @@ pytestmark = [
 
 def test_emulation_and_simulation_suspect_the_same_at_the_same_moments(tmp_path: Path) -> None:
     spec: dict[str, Any] = yaml.safe_load(SPEC.read_text())
-    spec["training"]["updates"] = 40
-    spec["devices"]["suspect_after"] = "200ms"
+    spec["training"]["updates"] = 20
+    spec["devices"]["suspect_after"] = "100ms"
     classes = [{"share": "75%", "factor": 1}, {"share": "25%", "factor": 8}]
     spec["compute"]["classes"] = classes
     spec["algorithms"] = [
@@ -80,7 +80,8 @@ def test_a_stopped_worker_is_left_out_and_welcomed_back(command: CommandLine) ->
 
 def test_the_end_of_a_run_does_not_wait_for_a_suspected_worker(command: CommandLine) -> None:
     spec = SMALL | {
-        "training": {"updates": 400},
+        "training": {"updates": 150},
+        "waiting": {"distribution": "constant", "mean": "30ms"},
         "algorithms": ["sync-sgd"],
         "devices": {"workers": 4, "suspect_after": "500ms"},
         "evaluation": {"every": 20, "images": 100},
@@ -91,7 +92,7 @@ def test_the_end_of_a_run_does_not_wait_for_a_suspected_worker(command: CommandL
     assert started.wait() == 0, started.said
     summary = started.record("summary")
     assert summary["ended"] == "completed"
-    assert (summary["updates"], summary["suspected"]) == (400, 1)
+    assert (summary["updates"], summary["suspected"]) == (150, 1)
     assert summary["traffic"]["reconciled"] is True, summary["traffic"]
     ends = [e for e in started.events() if "is killed" in e["event"]]
     assert [e["device"] for e in ends] == ["worker-2"]

@@ -1,6 +1,5 @@
 """An evaluator that is too slow: evaluations wait or are left out, but no worker is lost."""
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.end_to_end.conftest import REPOSITORY, SMALL, CommandLine, Started
+from tests.end_to_end.conftest import SMALL, CommandLine, Started
 
 pytestmark = [
     pytest.mark.real,
@@ -95,7 +94,7 @@ def test_a_full_run_directory_costs_evaluations_and_nothing_else(
     assert f"{left_out['count']}, of updates" in shown
 
 
-FORGETFUL = """
+_FORGETFUL = """
 from testbed import channel
 
 send = channel.Channel.send
@@ -106,15 +105,15 @@ def forgetful(self, fields, *others, **more):
 
 channel.Channel.send = forgetful
 """
+"""A plug-in: the process that plans, from which the evaluator is forked, executes it."""
 
 
 def test_evaluations_that_are_never_reported_fail_the_run(
-    command_with: Callable[..., CommandLine], tmp_path: Path
+    command: CommandLine,
 ) -> None:
     """Every device ends well, so only the missing evaluations show that they never come."""
-    (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
-    command = command_with(PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
-    started = command.start_run(SMALL)
+    (command.folder / "forgetful.py").write_text(_FORGETFUL)
+    started = command.start_run(SMALL | {"plugins": ["forgetful.py"]})
     assert started.wait() == 1, started.said
     summary = started.record("summary")
     assert (summary["ended"], summary["updates"]) == ("failed", 200)
