@@ -93,18 +93,24 @@ class Printed:
         *arguments: str | Path,
         stdout: int | None,
         stderr: int | None,
+        interpreter: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Carry out a command in a warm process; a stream that is None is closed."""
+        """Carry out a command in a warm process; a stream that is None is closed.
+
+        Args:
+            interpreter: True to start one, which finds at its start that streams are closed.
+        """
         texts = [*map(str, arguments)]
-        if stdout is None or stderr is None:  # which the interpreter finds at its start
+        if interpreter:
             return self._started(texts, stdout, stderr)
         written = [self.folder / name for name in ("output", "errors")]
         with written[0].open("wb") as output, written[1].open("wb") as errors:
             streams = [
-                kept.fileno() if asked == subprocess.PIPE else asked
+                kept.fileno() if asked in {None, subprocess.PIPE} else asked
                 for kept, asked in ((output, stdout), (errors, stderr))
             ]
-            command = warm().start(texts, self.folder, self.environment, *streams)
+            closed = [number for number, one in ((1, stdout), (2, stderr)) if one is None]
+            command = warm().start(texts, self.folder, self.environment, *streams, closed=closed)
             status = command.wait(SECONDS)
         return subprocess.CompletedProcess(texts, status, *(path.read_text() for path in written))
 
@@ -150,7 +156,8 @@ def test_a_simulation_completes_without_its_progress(error: str, printed: Printe
 def test_an_emulation_completes_without_its_progress(error: str, printed: Printed) -> None:
     with DEAD[error]() as dead:
         spec = printed.spec(SPEC)
-        done = printed.do("run", spec, "--no-report", stdout=subprocess.PIPE, stderr=dead)
+        streams = {"stdout": subprocess.PIPE, "stderr": dead}
+        done = printed.do("run", spec, "--no-report", interpreter=error == "EBADF", **streams)
     assert printed.ends() == ["completed"]
     assert done.returncode == 0
     assert "the three ledgers agree in 1 of 1 run" in done.stdout
@@ -160,7 +167,8 @@ def test_an_emulation_completes_without_its_progress(error: str, printed: Printe
 def test_a_run_completes_without_both_streams(error: str, printed: Printed) -> None:
     with DEAD[error]() as one, DEAD[error]() as other:
         spec = printed.spec(SPEC | {"algorithms": ["asgd", "comp-asgd"]})
-        done = printed.do("simulate", spec, "--no-report", stdout=one, stderr=other)
+        streams = {"stdout": one, "stderr": other}
+        done = printed.do("simulate", spec, "--no-report", interpreter=error == "EBADF", **streams)
     assert printed.ends() == ["completed", "completed"]
     assert done.returncode == 0
 
@@ -201,16 +209,17 @@ def test_a_sweep_completes_though_nothing_of_it_is_printed(error: str, printed: 
 
 def test_a_resumption_completes_though_nothing_of_it_is_printed(printed: Printed) -> None:
     spec = printed.spec(SPEC | {"training": {"updates": 100_000}} | ENGINES["simulated"])
-    command = [sys.executable, "-m", "testbed", "run", str(spec), "--no-report"]
-    begun = subprocess.Popen(
-        command, cwd=printed.folder, env=printed.environment, stderr=subprocess.PIPE, text=True
-    )
-    assert begun.stderr is not None
-    for line in begun.stderr:
-        if "training" in line:
-            begun.send_signal(signal.SIGTERM)
-            break
-    begun.stderr.close()  # its reader has ended, too
+    reading, writing = os.pipe()
+    with (printed.folder / "begun").open("wb") as output, os.fdopen(reading) as told:
+        command = ["run", str(spec), "--no-report"]
+        where = (printed.folder, printed.environment)
+        begun = warm().start(command, *where, output.fileno(), writing)
+        os.close(writing)
+        for line in told:
+            if "training" in line:
+                begun.send_signal(signal.SIGTERM)
+                break
+    # Its reader has ended, too.
     assert begun.wait(SECONDS) == 128 + signal.SIGTERM
     assert printed.ends() == ["interrupted"]
     (directory,) = printed.folder.glob("runs/*/*/asgd")
@@ -242,9 +251,9 @@ def test_output_waits_for_a_pipe_that_does_not_block(printed: Printed) -> None:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writing, False)
-    schema = subprocess.Popen(
-        [sys.executable, "-m", "testbed", "schema"], env=printed.environment, stdout=writing
-    )
+    with (printed.folder / "errors").open("wb") as errors:
+        where = (printed.folder, printed.environment)
+        schema = warm().start(["schema"], *where, writing, errors.fileno())
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as text:
         assert "$defs" in json.load(text)  # more than the pipe holds

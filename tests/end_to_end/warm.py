@@ -110,14 +110,12 @@ class Warm:
         errors: int,
         *,
         program: str = "testbed",
-        network: int | None = None,
-        covered: str | None = None,
+        closed: Sequence[int] = (),
     ) -> WarmCommand:
         """Start a program, as ``python -m`` names it, with arguments; return its process.
 
         Args:
-            network: a process whose network namespace it is in; None for this one's.
-            covered: a folder in ``folder`` that is empty for it, in a mount namespace of its own.
+            closed: those of 1 and 2, standard output and error, that are closed when it begins.
         """
         ending, theirs = os.pipe()
         beginning, known = os.pipe()
@@ -126,8 +124,7 @@ class Warm:
             "arguments": arguments,
             "folder": str(folder),
             "environment": dict(environment),
-            "network": network,
-            "covered": covered,
+            "closed": [*closed],
         }
         self._channel.send(asked, descriptors=(output, errors, theirs, beginning))
         os.close(theirs)
@@ -174,6 +171,9 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     output, errors, _, beginning = descriptors
     os.read(beginning, 1)  # until whoever asked knows this process
     begin_anew((os.open(os.devnull, os.O_RDONLY), output, errors))
+    for number in asked["closed"]:
+        os.close(number)
+        setattr(sys, {1: "stdout", 2: "stderr"}[number], None)  # as an interpreter has it
     os.chdir(asked["folder"])
     if asked["network"] is not None:
         with Path(f"/proc/{asked['network']}/ns/net").open() as network:
