@@ -65,7 +65,7 @@ def test_every_kind_of_experiment_runs_and_has_its_page(out: Path) -> None:
         assert told in page
         assert "This is not the paper's scale" in page
         assert f"of scale full: `docs/reproduction/adacomp/{part.name}.md`" in page
-        assert (pages / f"{part.name}.svg").stat().st_size > 10_000
+        assert (pages / f"{part.name}.svg").stat().st_size > 9_000
     records = record_files.read(pages / "records")
     assert [len(one.evaluations) for one in records.values()] == [11] * RUNS
 
@@ -78,7 +78,7 @@ def test_workers_crash_and_classes_send_what_they_can(out: Path) -> None:
     page = (out / "pages" / "tiny" / "fig4.md").read_text()
     sent = {name: int(n) for name, n in re.findall(r"\| 1 \| (\w+) \| [34] \| (\d+) \|", page)}
     assert sent["fast"] > sent["medium"] > sent["slow"] >= 0
-    assert sum(sent.values()) == 100
+    assert sum(sent.values()) == 40
 
 
 def test_complete_runs_are_not_carried_out_again(out: Path) -> None:

@@ -29,7 +29,7 @@ def _quick(spec: Spec) -> list[str]:
 
 def _tiny(spec: Spec) -> list[str]:
     workers = spec.devices.workers // 20
-    found = [*_shorter(spec, 100, 10, workers), f"devices.workers={workers}", "dataset.name=digits"]
+    found = [*_shorter(spec, 40, 4, workers), f"devices.workers={workers}", "dataset.name=digits"]
     if images := spec.dataset.train_images:
         found.append(f"dataset.train_images={images * _DIGITS // _MNIST}")
     return found
