@@ -21,7 +21,8 @@ SPEC: dict[str, Any] = SMALL | {
 @pytest.mark.parametrize("engine", ["wall", "simulated"])
 def test_a_fault_that_never_strikes_is_named(engine: str, command: CommandLine) -> None:
     spec = command.spec(SPEC | ENGINES[engine])
-    started = command.start("run", spec, "--out", command.out)
+    report = "--report" if engine == "simulated" else "--no-report"
+    started = command.start("run", spec, "--out", command.out, report)
     assert started.wait(240) == 0, started.said
     (directory,) = command.out.glob("*/*/asgd")
     assert json.loads((directory / "summary.json").read_bytes())["never_struck"] == [0, 2]
@@ -29,4 +30,5 @@ def test_a_fault_that_never_strikes_is_named(engine: str, command: CommandLine) 
     said = started.output.read_text()
     assert "asgd: these faults never struck, training ended at " in said
     assert f", update 40: {told}" in said
-    assert f", update 40: {told}." in (directory.parent / "report.html").read_text()
+    if engine == "simulated":
+        assert f", update 40: {told}." in (directory.parent / "report.html").read_text()

@@ -3,23 +3,26 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from testbed.doctor.attempts import missing_disciplines
+from tests.end_to_end import limited
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 SAYS = "this host cannot run it: "
-LACKS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str, ...]]] = {
-    "data": ({"dataset": "cifar10", "model": "cnn"}, {"TESTBED_DATA": "/nowhere"}, ()),
-    "files": ({}, {}, ("prlimit", "--nofile=40:40")),
+FEW = 40
+"""The open files that a command may have where they are what the host lacks."""
+LACKS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "data": ({"dataset": "cifar10", "model": "cnn"}, {"TESTBED_DATA": "/nowhere"}),
+    "files": ({}, {}),
     "engine": (
         {"devices": {"workers": 5, "runtime": "docker"}},
         {"DOCKER_HOST": "unix:///nowhere.sock"},
-        (),
     ),
-    "netem": ({"network": {"delay": "5ms"}}, {}, ()),
+    "netem": ({"network": {"delay": "5ms"}}, {}),
 }
 
 
@@ -33,13 +36,13 @@ def without_numbers(text: str) -> str:
 def test_plan_says_what_run_refuses(what: str, command_with: Callable[..., CommandLine]) -> None:
     if what == "netem" and "netem" not in missing_disciplines():
         pytest.skip("this kernel has netem")
-    changes, environment, before = LACKS[what]
+    changes, environment = LACKS[what]
     command = command_with(HOME="/nowhere", **environment)
+    do = partial(limited.do, command, files=FEW) if what == "files" else command.do
     spec = command.spec(SMALL | changes)
-    refused = assert_one_sentence(
-        command.do("run", spec, "--out", command.out, before=before), status=1
-    ).removeprefix("testbed: ")
-    planned = command.do("plan", spec, before=before)
+    refused = assert_one_sentence(do("run", spec, "--out", command.out), status=1)
+    refused = refused.removeprefix("testbed: ")
+    planned = do("plan", spec)
     assert (planned.returncode, planned.stderr) == (0, "")
     told = [line for line in planned.stdout.splitlines() if line.startswith(SAYS)]
     assert without_numbers(f"{SAYS}{refused.rstrip()}") in map(without_numbers, told)

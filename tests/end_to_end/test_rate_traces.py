@@ -57,7 +57,7 @@ def test_emulation_and_simulation_agree_to_the_bit(
         {"when": {"mean_time": "3s"}, "how": "stop-network", "lasting": "300ms"},
     ]
     times = {"compute": {"distribution": "exponential", "mean": "100ms"}, "clock": "virtual"}
-    changes = times | {"network": network, "faults": faults, "training": {"updates": 80}}
+    changes = times | {"network": network, "faults": faults, "training": {"updates": 40}}
     devices = {"devices": SMALL["devices"] | {"servers": servers}}
     found = []
     for engine in ("emulation", "simulation"):

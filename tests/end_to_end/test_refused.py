@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end import limited
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence
 
 pytestmark = [
@@ -19,10 +20,12 @@ pytestmark = [
 ]
 
 
-def refused(command: CommandLine, content: dict[str, Any], status: int, *before: str) -> str:
-    """Assert that a run is refused; return the sentence that says why."""
-    spec = command.spec(content)
-    result = command.do("run", spec, "--out", command.out, before=before)
+def refused(
+    command: CommandLine, content: dict[str, Any], status: int, files: int | None = None
+) -> str:
+    """Assert that a run, which may have so many files open, is refused; return why."""
+    asked = "run", command.spec(content), "--out", command.out
+    result = command.do(*asked) if files is None else limited.do(command, *asked, files=files)
     sentence = assert_one_sentence(result, status)
     assert not command.out.exists() or not command.out.is_dir() or not any(command.out.iterdir())
     return sentence
@@ -56,8 +59,7 @@ def test_more_workers_than_the_data_serves_are_refused(command: CommandLine) -> 
 
 def test_a_run_with_too_few_descriptors_is_refused(command: CommandLine) -> None:
     content = SMALL | {"devices": {"workers": 200}, "training": {"updates": 1, "batch_size": 1}}
-    limited = ("sh", "-c", 'ulimit -Sn 100; ulimit -Hn 100; exec "$@"', "sh")
-    sentence = refused(command, content, 1, *limited)
+    sentence = refused(command, content, 1, files=100)
     assert "open files" in sentence
     assert "ulimit -Hn" in sentence
 

@@ -72,7 +72,7 @@ def test_faults_strike_devices_behind_a_router(command: CommandLine) -> None:
         {"who": {"devices": ["worker-4"]}, "when": {"iteration": 25}, "how": "kill"}
         | {"lasting": "300ms"},
     ]
-    started = command.start_run(RUN | {"training": {"updates": 150}, "faults": faults})
+    started = command.start_run(RUN | {"training": {"updates": 80}, "faults": faults})
     assert started.wait(PATIENCE) == 0, started.said
     lines = (started.run_directory / "faults.jsonl").read_text().splitlines()
     told = {(one["fault"], one["phase"]) for one in map(json.loads, lines)}

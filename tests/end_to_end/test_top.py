@@ -57,10 +57,7 @@ def test_a_simulation_is_shown(command: CommandLine) -> None:
     assert isinstance(shown["updates"], int) and shown["updates"] >= 10
 
 
-@pytest.mark.parametrize("leave", [b"q", b"\x03"])
-def test_a_terminal_is_refreshed_in_place_until_the_person_leaves(
-    command: CommandLine, leave: bytes
-) -> None:
+def test_a_terminal_is_refreshed_in_place_until_the_person_leaves(command: CommandLine) -> None:
     run = command.start_run(ENDLESS)
     run.until_training()
     name = Path(run.run_directory).parts[-2]
@@ -73,8 +70,16 @@ def test_a_terminal_is_refreshed_in_place_until_the_person_leaves(
         run.interrupt()
         assert run.wait() == 130
         read_until(own, "interrupted")
-        os.write(own, leave)
+        os.write(own, b"q")
         assert "\x1b[?1049l" in read_until(own, "\x1b[?1049l")
+        assert wait() == 0
+
+
+def test_ctrl_c_leaves_as_q_does(command: CommandLine) -> None:
+    with terminal(command.folder, "top") as (own, wait):
+        read_until(own, "q leaves")
+        os.write(own, b"\x03")
+        read_until(own, "\x1b[?1049l")
         assert wait() == 0
 
 

@@ -19,12 +19,21 @@ from testbed.wire.frames import HEADER
 from tests.dissection.as_tshark_reads import as_tshark_reads
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine
 
+SLOW = SMALL | {
+    "training": {"updates": 150},
+    "waiting": {"distribution": "constant", "mean": "50ms"},
+    "evaluation": {"every": 20},
+}
+"""A run in which something ends on its way: 100 updates a second."""
+
 pytestmark = [
     pytest.mark.real,
     pytest.mark.exercises("namespaces"),
 ]
 
 SHAPED = SMALL | {
+    "training": {"updates": 60},
+    "evaluation": {"every": 20},
     "network": {"uplink": "50mbit", "downlink": "100mbit"},
     "algorithms": [{"name": "adacomp", "ratio": 0.02}],
 }
@@ -335,7 +344,7 @@ def test_a_simulation_has_no_capture(command: CommandLine) -> None:
 
 
 def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLine) -> None:
-    started = command.start_run(SMALL | {"training": {"updates": 600}})
+    started = command.start_run(SLOW)
     started.until_training()
     started.capture.kill()
     assert started.wait() == 0, started.said
@@ -380,7 +389,7 @@ def test_a_run_that_was_killed_has_its_capture(command: CommandLine) -> None:
 
 
 def test_workers_that_die_do_not_break_the_ledgers(command: CommandLine) -> None:
-    started = command.start_run(SMALL | {"training": {"updates": 600}})
+    started = command.start_run(SLOW)
     started.until_training()
     for name in ("worker-1", "worker-3"):
         started.nodes()[name].kill()

@@ -111,11 +111,13 @@ class Warm:
         *,
         program: str = "testbed",
         closed: Sequence[int] = (),
+        files: int | None = None,
     ) -> WarmCommand:
         """Start a program, as ``python -m`` names it, with arguments; return its process.
 
         Args:
             closed: those of 1 and 2, standard output and error, that are closed when it begins.
+            files: how many it may have open, and cannot ask for more; None: as many as this process.
         """
         ending, theirs = os.pipe()
         beginning, known = os.pipe()
@@ -132,6 +134,8 @@ class Warm:
         answer = self._channel.receive()
         assert answer is not None, "the warm process has ended"
         command = WarmCommand(answer.fields["process"], ending)
+        if files is not None:
+            command.rlimit(psutil.RLIMIT_NOFILE, (files, files))
         os.write(known, b".")  # a command that had ended by now would be no process any more
         os.close(known)
         return command
