@@ -1,24 +1,29 @@
 """Programs of users in devices: what they find, their lives, and that their bytes are counted."""
 
+import functools
 import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.end_to_end.conftest import (
+    NOBODY,
+    PATH_OF_ALL,
     CommandLine,
     Started,
     assert_one_sentence,
     until,
 )
+from tests.end_to_end.warm import Warm
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -52,6 +57,29 @@ SLEEP: dict[str, Any] = {
     "devices": {"workers": 2},
     "limits": {"stop": "2s"},
 }
+
+
+@pytest.fixture(scope="module")
+def warm_nobody() -> Iterator[Callable[[str], Warm]]:
+    """A function that returns the process from which commands of the user nobody are forked."""
+    home = Path(tempfile.mkdtemp(prefix="testbed-nobody-"))  # libraries note things there
+    os.chown(home, NOBODY, NOBODY)
+
+    @functools.cache
+    def of(interpreter: str) -> Warm:
+        environment = os.environ | {"PYTHONPATH": PATH_OF_ALL, "HOME": str(home)}
+        ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        return Warm(environment, interpreter, cwd="/", **ids)
+
+    yield of
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def nobody(nobody: CommandLine, warm_nobody: Callable[[str], Warm]) -> CommandLine:
+    """The command line of the user nobody, forked; test_ordinary_user starts an interpreter."""
+    nobody._warm = warm_nobody(nobody.interpreter)
+    return nobody
 
 
 @pytest.fixture(params=["root", "nobody"])

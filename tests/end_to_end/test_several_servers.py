@@ -89,14 +89,14 @@ def test_workers_under_faults_come_back_to_every_server(command: CommandLine) ->
         return {"who": who, "when": {"iteration": when}, "how": how, "lasting": "400ms"}
 
     content = SEVERAL | {
-        "waiting": {"distribution": "exponential", "mean": "30ms"},
-        "training": {"updates": 500},
+        "waiting": {"distribution": "exponential", "mean": "60ms"},
+        "training": {"updates": 250},
         "faults": [
             of({"devices": ["worker-0", "worker-1"]}, 40, "kill"),
             of({"devices": ["worker-2"]}, 60, "freeze"),
             of({"devices": ["worker-3"]}, 80, "partition"),
             of({"devices": ["worker-4"]}, 100, {"kind": "slow", "factor": 3}),
-            of({"devices": ["worker-2"]}, 495, "kill"),  # it may come back when a server has ended
+            of({"devices": ["worker-2"]}, 245, "kill"),  # it may come back when a server has ended
         ],
     }
     started = run(command, content)

@@ -89,15 +89,18 @@ class WarmCommand(psutil.Process):
 class Warm:
     """The process that has done the imports; it ends with the one that made it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Start it."""
+    def __init__(
+        self, environment: Mapping[str, str], interpreter: str = sys.executable, **how: Any
+    ) -> None:
+        """Start it; ``how`` goes to ``Popen`` (another user, a folder that this user may enter)."""
         self._channel, theirs = Channel.pair()
         subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno()), _ROOM],
+            [interpreter, "-m", __name__, str(theirs.fileno()), _ROOM],
             pass_fds=(theirs.fileno(),),
             env=environment,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            **how,
         )
         theirs.close()
 
