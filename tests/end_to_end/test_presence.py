@@ -74,7 +74,8 @@ def test_a_file_says_who_arrives_and_leaves_by_the_wall_clock(
     )
     devices = {"devices": {"workers": 5, "servers": servers, "presence": "presence.csv"}}
     waiting = {"waiting": {"distribution": "constant", "mean": "100ms"}}
-    started = command.start_run(SMALL | devices | waiting | {"algorithms": [algorithm]})
+    few = {"training": {"updates": 150}, "algorithms": [algorithm]}
+    started = command.start_run(SMALL | devices | waiting | few)
     assert started.wait(PATIENCE) == 0, started.said
     told = [event["event"] for event in started.events()]
     for text in ("1: not there yet", "1: arrived", "2: left", "2: arrived", "3: left"):
