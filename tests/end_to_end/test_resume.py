@@ -319,14 +319,14 @@ SEVERAL: dict[str, dict[str, Any]] = {
 def test_so_does_one_of_several_processes(command: CommandLine, name: str) -> None:
     content = EMULATED | {
         "pulls": "full",
-        "training": {"updates": 40},
+        "training": {"updates": 48},
         "evaluation": {"every": 4, "images": 50},
         "checkpoints": {"every": 8},
         "faults": [EMULATED["faults"][0] | {"lasting": "200ms"}],
         **SEVERAL[name],
     }
     started = command.start_run(content)
-    until_updates(started, 16)
+    until_updates(started, 24)
     directory = started.run_directory
     started.process.kill()
     started.wait()
