@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 import psutil
 import pyarrow as pa
+import torch
 
 from testbed.__main__ import NEW_OBJECTS
 from testbed.channel import Channel, ReceivedMessage
@@ -211,7 +212,13 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS)  # as a command does, which imports them here
     for module in _IMPORTED:
         importlib.import_module(module)
-    _prepare()
+    pa.array(np.zeros(1))  # the first array makes Arrow import pandas
+    # Without threads: a process that is forked after OpenMP has made some waits for them for ever.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    digits.read()  # both are kept for later
+    versions.versions()
+    torch.set_num_threads(threads)
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
