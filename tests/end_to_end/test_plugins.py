@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.agree import pairs
+from tests.end_to_end.agreement import pairs
 from tests.end_to_end.conftest import REPOSITORY, CommandLine, assert_one_sentence
 
 EXAMPLE = REPOSITORY / "examples" / "plugin"

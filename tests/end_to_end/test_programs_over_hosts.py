@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from bench.hosts import OWN, Hosts, joined_hosts
+from bench.hosts import OWN, Hosts
 from testbed.nodes import run_names
-from tests.end_to_end.conftest import SMALL, HomeCommands, until
+from tests.end_to_end.conftest import SMALL, HomeCommands, until, warm_hosts
 from tests.traffic.isolation import real
 
 pytestmark = [
@@ -92,7 +92,7 @@ SLEEPING: dict[str, Any] = {
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     folder = tmp_path_factory.mktemp("hosts")
     (folder / "average.py").write_text(AVERAGE)
-    with joined_hosts(folder, "bc") as hosts:
+    with warm_hosts(folder, "bc") as hosts:
         yield hosts
 
 

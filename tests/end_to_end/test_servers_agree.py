@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from bench.agree import pairs
+from tests.end_to_end.agreement import pairs
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from bench.agree import SPEC, pairs
+from bench.agree import SPEC
+from tests.end_to_end.agreement import pairs
 from tests.end_to_end.conftest import SMALL, CommandLine
 
 pytestmark = [

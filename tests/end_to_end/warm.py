@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 import numpy as np
 import psutil
 import pyarrow as pa
-import torch
 
 from testbed.__main__ import NEW_OBJECTS
 from testbed.channel import Channel, ReceivedMessage
@@ -116,12 +115,16 @@ class Warm:
         program: str = "testbed",
         closed: Sequence[int] = (),
         files: int | None = None,
+        network: int | None = None,
+        covered: str | None = None,
     ) -> WarmCommand:
         """Start a program, as ``python -m`` names it, with arguments; return its process.
 
         Args:
             closed: those of 1 and 2, standard output and error, that are closed when it begins.
             files: how many it may have open, and cannot ask for more; None: as many as this process.
+            network: a process whose network namespace it is in; None for this one's.
+            covered: a folder in ``folder`` that is empty for it, in a mount namespace of its own.
         """
         ending, theirs = os.pipe()
         beginning, known = os.pipe()
@@ -131,6 +134,8 @@ class Warm:
             "folder": str(folder),
             "environment": dict(environment),
             "closed": [*closed],
+            "network": network,
+            "covered": covered,
         }
         self._channel.send(asked, descriptors=(output, errors, theirs, beginning))
         os.close(theirs)
@@ -179,9 +184,6 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     output, errors, _, beginning = descriptors
     os.read(beginning, 1)  # until whoever asked knows this process
     begin_anew((os.open(os.devnull, os.O_RDONLY), output, errors))
-    for number in asked["closed"]:
-        os.close(number)
-        setattr(sys, {1: "stdout", 2: "stderr"}[number], None)  # as an interpreter has it
     os.chdir(asked["folder"])
     if asked["network"] is not None:
         with Path(f"/proc/{asked['network']}/ns/net").open() as network:
@@ -194,6 +196,9 @@ def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.environ.update(asked["environment"])
     searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in searched if path and path not in sys.path]
+    for number in asked["closed"]:
+        os.close(number)
+        setattr(sys, {1: "stdout", 2: "stderr"}[number], None)  # as an interpreter has it
     sys.argv = [sys.argv[0], *asked["arguments"]]
     linux.set_title("\0".join([sys.executable, "-m", asked["program"], *asked["arguments"]]))
 
@@ -212,13 +217,7 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS)  # as a command does, which imports them here
     for module in _IMPORTED:
         importlib.import_module(module)
-    pa.array(np.zeros(1))  # the first array makes Arrow import pandas
-    # Without threads: a process that is forked after OpenMP has made some waits for them for ever.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    digits.read()  # both are kept for later
-    versions.versions()
-    torch.set_num_threads(threads)
+    _prepare()
     channel = Channel.from_descriptor(int(sys.argv[1]))
     asked = _serve(channel)
     channel.close()
