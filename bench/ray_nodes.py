@@ -253,7 +253,7 @@ def ray_cluster(
         ports = join(hub, nodes, 1600)
         home, *_ = nodes.values()
         elsewhere = {name: one for name, one in nodes.items() if one is not home}
-        agents = {name: one.process for name, one in nodes.items()}
+        agents: dict[str, psutil.Process] = {name: one.process for name, one in nodes.items()}
         hosts = Hosts(folder, hub, ports, home, elsewhere, agents, "ray")
         cluster = RayCluster(hosts, nodes, settings or {})
         cluster.start([*nodes])
