@@ -47,15 +47,20 @@ def kernel() -> Iterator[Any]:
 
 
 @pytest.fixture
-def client_in(kernel: Any) -> Callable[[Any, Path], Any]:
+def client_in(kernel: Any) -> Iterator[Callable[[Any, Path], Any]]:
     """A function that returns a client of a notebook in a folder; the kernel forgets earlier names."""
+    clients: list[Any] = []
 
     def client(notebook: Any, folder: Path) -> Any:
         begin = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BEGIN.format(folder))])
-        NotebookClient(begin, km=kernel, timeout=120).execute()
-        return NotebookClient(notebook, km=kernel, timeout=120)
+        clients.extend(NotebookClient(one, km=kernel, timeout=120) for one in (begin, notebook))
+        clients[-2].execute()
+        return clients[-1]
 
-    return client
+    yield client
+    for one in clients:
+        if one.kc is not None:
+            one.kc.stop_channels()  # their threads would outlive the test
 
 
 BEGIN = """\
