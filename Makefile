@@ -166,7 +166,7 @@ $(MLFLOW): $(VENV)/.installed
 # mypy keeps one processor busy, and pip the network.
 test: install ## run the linters and the whole test suite
 	$(MAKE) -j 2 lint $(MLFLOW)
-	$(BIN)/pytest -n 4 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
+	$(BIN)/pytest -n 3 --dist loadscope || { [ $$? = 1 ] && echo "these tests failed; each runs once more, alone:" && \
 		$(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none; }
 
 # What an engineer runs every few minutes. A change that makes it longer than the limit moves tests out of it.

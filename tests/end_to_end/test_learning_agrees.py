@@ -69,8 +69,10 @@ def test_a_stream_is_dealt_in_the_order_of_the_clock(tmp_path: Path) -> None:
         "model": "mlp",
         "partition": "stream",
         "network": {"uplink": "50mbit", "downlink": "100mbit"},
+        # Of fewer bytes, those of a push that the kill breaks off are more than 0.5 %.
+        "training": {"updates": 40},
         "faults": [
-            {"who": {"number": 1}, "when": {"time": "60ms"}, "how": "kill", "lasting": "200ms"}
+            {"who": {"number": 1}, "when": {"time": "150ms"}, "how": "kill", "lasting": "200ms"}
         ],
     }
     digests = agree(tmp_path, spec, "kill")

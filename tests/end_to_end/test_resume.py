@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -429,12 +430,14 @@ def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: Comman
     rows = updates(directory).to_pydict()
     applied = [v for v, yes in zip(rows["iteration"], rows["applied"], strict=True) if yes]
     assert applied == list(range(1, 161))
-    later = {
+    later = Counter(
         worker
         for worker, version in zip(rows["worker"], rows["iteration"], strict=True)
         if version > resumed["version"]
-    }
-    assert later == {3, 4}
+    )
+    # A worker is frozen again as soon as training has begun: a push may leave it before that.
+    assert {worker for worker, pushes in later.items() if pushes > 1} == {3, 4}
+    assert later[0] == 0
     assert np.all(np.diff(rows["time"]) >= 0)
     assert rows["time"][-1] - rows["time"][0] < 120
     evaluations = pq.read_table(directory / "evaluations.parquet")
