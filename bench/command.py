@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import psutil
 
 from testbed import execution
 from testbed.experiment.spec import Spec
@@ -28,6 +30,26 @@ class CarriedOut:
     status: int
     directory: Path
     summaries: list[dict[str, Any]]
+
+
+class Command(Protocol):
+    """A command that was started, as ``psutil.Popen`` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> Any: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def children(self, recursive: bool = False) -> list[psutil.Process]: ...
 
 
 def execute(

@@ -174,7 +174,7 @@ def experiment(seed: int) -> dict[str, Any]:
 
 def _struck(hosts: Hosts, command: psutil.Process, what: Disturbance) -> list[psutil.Process]:
     """Return the processes that a disturbance strikes; none if there are none at this moment."""
-    top = hosts.agents[what.host] if what.host else command
+    top = psutil.Process(hosts.agents[what.host].pid) if what.host else command
     if what.whom in (SERVICE, COMMAND):
         return [top]
     found = []
@@ -331,7 +331,7 @@ def try_out(hosts: Hosts, seed: int) -> list[str]:
     before = remains()
     found = of_run(hosts, spec, path, what)
     for name, agent in hosts.agents.items():
-        if isinstance(agent, psutil.Popen) and agent.poll() is not None:
+        if agent.poll() is not None:
             if (what.whom, what.host) != (SERVICE, name):
                 found.append(f"the agent of host {name} has ended")
             hosts.start_agent(name)

@@ -23,6 +23,7 @@ import psutil
 import yaml
 
 from bench import agree
+from bench.command import Command
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
 from testbed.orchestrator.hosts.spread import problem_of
@@ -77,7 +78,7 @@ class Hosts:
     ports: dict[str, str]
     home: Host
     elsewhere: Mapping[str, Host]
-    agents: dict[str, psutil.Process]
+    agents: dict[str, Command]
     named: str = "hosts.yaml"
     start: "Start | None" = None
 
@@ -98,7 +99,7 @@ class Hosts:
         return [one for agent in self.agents.values() for one in agent.children(recursive=True)]
 
 
-Start: TypeAlias = Callable[[Host, Sequence[str], Path], psutil.Process]
+Start: TypeAlias = Callable[[Host, Sequence[str], Path], Command]
 """Starts the command line with arguments on a host, in the folder of the log that it gets."""
 
 
@@ -138,7 +139,7 @@ def joined_hosts(
     ]
     hub, *others = (Host(one, f"{UNDERLAY}{number}") for number, one in enumerate(started))
     home, *rest = others
-    elsewhere, agents = dict(zip(names, rest, strict=True)), dict[str, psutil.Process]()
+    elsewhere, agents = dict(zip(names, rest, strict=True)), dict[str, Command]()
     try:
         for one in (hub, *others):
             await_until(lambda of=one: of.process.name() == "sleep", "a namespace")  # type: ignore[misc]

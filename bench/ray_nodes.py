@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.command import Command
 from bench.hosts import ROOT, UNDERLAY, Host, Hosts, join
 from testbed.code_digest import package_folders
 from testbed.nodes import linux
@@ -253,7 +254,7 @@ def ray_cluster(
         ports = join(hub, nodes, 1600)
         home, *_ = nodes.values()
         elsewhere = {name: one for name, one in nodes.items() if one is not home}
-        agents: dict[str, psutil.Process] = {name: one.process for name, one in nodes.items()}
+        agents: dict[str, Command] = {name: one.process for name, one in nodes.items()}
         hosts = Hosts(folder, hub, ports, home, elsewhere, agents, "ray")
         cluster = RayCluster(hosts, nodes, settings or {})
         cluster.start([*nodes])

@@ -11,20 +11,19 @@ line for each seed; the seed is enough to draw it again: ``python -m bench.resum
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import psutil
 import yaml
 
 from bench.chaos import seeds_of
-from bench.command import concluded
+from bench.command import Command, concluded
 from bench.mixtures import (
     SIMULATION_LIMIT,
     Ended,
@@ -45,24 +44,6 @@ ENDS = 3
 SESSION_LIMIT = 600.0
 """Seconds that a session may take."""
 PEERS = "peers"
-
-
-class Command(Protocol):
-    """A command that was started, as ``subprocess.Popen`` has it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> Any: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
 
 
 Start: TypeAlias = Callable[[Sequence[str], int], Command]
@@ -101,12 +82,12 @@ def _last_version(out: Path) -> int:
 
 def start_command(arguments: Sequence[str], said: int) -> Command:
     """Start ``testbed`` as a shell does."""
-    return subprocess.Popen([sys.executable, "-m", "testbed", *arguments], stdout=said, stderr=said)
+    return psutil.Popen([sys.executable, "-m", "testbed", *arguments], stdout=said, stderr=said)
 
 
 def _end(process: Command, way: str) -> None:
     """End a session in one of ``_WAYS``, and wait until nothing of it is left."""
-    whole = psutil.Process(process.pid).children(recursive=True)
+    whole = process.children(recursive=True)
     if way == "SIGTERM":
         process.terminate()
     elif way == "agent":

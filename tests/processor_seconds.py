@@ -1,4 +1,4 @@
-"""What each test costs: seconds of a processor, of all processes that it starts.
+"""Counts the processor seconds of each test, with all processes that it starts.
 
 ``PROCESSOR_SECONDS=FOLDER make test`` writes them as it goes, a file for each process that runs tests;
 ``python -m tests.processor_seconds FOLDER`` adds them up. Containers are not counted.

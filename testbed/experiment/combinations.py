@@ -6,7 +6,6 @@ first, all of one seed comes before the next. A key replaces the file's value as
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -200,17 +199,6 @@ def text_of(value: Any) -> str:
     """Return a value as it is written in the file, on one line."""
     if isinstance(value, str):
         return value
-    return _text_of_int(value) if isinstance(value, int) else _text(value)
-
-
-@lru_cache(
-    maxsize=1024, typed=True
-)  # of a bool it is another; a sweep has the same few again and again
-def _text_of_int(value: int) -> str:
-    return _text(value)
-
-
-def _text(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=10**6).split("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""What ``bench.agree`` compares, made by commands that are forked from ``warm``.
+"""Carries out the runs that ``bench.agree`` compares, by commands that are forked from ``warm``.
 
 A run's processes copy the page tables of the one that forks them, which cost a run of eight workers
 0.3 s more in the process of the whole suite than in a command's.

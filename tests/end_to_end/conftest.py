@@ -338,25 +338,41 @@ class CommandLine:
         return path
 
     def start(
-        self, *arguments: str | Path, out: Path | None = None, before: tuple[str, ...] = ()
+        self,
+        *arguments: str | Path,
+        out: Path | None = None,
+        before: tuple[str, ...] = (),
+        files: int | None = None,
     ) -> Started:
-        """Start a command; ``before`` goes before the interpreter's name."""
+        """Start a command.
+
+        Args:
+            before: goes before the interpreter's name.
+            files: as ``Warm.start`` takes it.
+        """
         number = len(self.started)
         output, errors = (self.folder / f"{name}-{number}" for name in ("output", "errors"))
         links = _links()
         with output.open("wb") as stdout, errors.open("wb") as stderr:
-            process = self._process(arguments, before, stdout.fileno(), stderr.fileno())
+            streams = (stdout.fileno(), stderr.fileno())
+            process = self._process(arguments, streams, before, files)
         started = Started(process, out or self.out, output, errors, links)
         self.started.append(started)
         return started
 
     def _process(
-        self, arguments: Sequence[str | Path], before: Sequence[str], stdout: int, stderr: int
+        self,
+        arguments: Sequence[str | Path],
+        streams: tuple[int, int],
+        before: Sequence[str],
+        files: int | None,
     ) -> psutil.Popen | WarmCommand:
         texts = [*map(str, arguments)]
         if self._warm and not before:
-            where = (self.folder, self._environment)
-            return self._warm.start(texts, *where, stdout, stderr, program=self._program)
+            where = (self.folder, self._environment, *streams)
+            return self._warm.start(texts, *where, program=self._program, files=files)
+        assert files is None
+        stdout, stderr = streams
         return psutil.Popen(
             [*before, self.interpreter, "-m", self._program, *texts],
             cwd=self.folder,
@@ -380,10 +396,10 @@ class CommandLine:
         return self.start("run", self.spec(content), "--out", self.out, *wanted, *options)
 
     def do(
-        self, *arguments: str | Path, before: tuple[str, ...] = ()
+        self, *arguments: str | Path, before: tuple[str, ...] = (), files: int | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        started = self.start(*arguments, before=before)
+        started = self.start(*arguments, before=before, files=files)
         status = started.wait()
         return subprocess.CompletedProcess(
             arguments, status, started.output.read_text(), started.said

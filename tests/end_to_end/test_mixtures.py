@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bench.command import Command
 from bench.mixtures import crowded, mixture, try_out
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
-from bench.resumptions import Command
 from bench.resumptions import experiment as resumption
 from bench.resumptions import try_out as ends_and_resumes
 from testbed.experiment.spec import Spec

@@ -13,7 +13,7 @@ from tests.end_to_end.conftest import (
 
 OTHER = 65533
 LOOK = "id -u; hostname; getent hosts server worker-1; ip -br link"
-"""What a device's shell is asked."""
+"""The commands of a shell in a device: who it is, where, whom it knows, its links."""
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 

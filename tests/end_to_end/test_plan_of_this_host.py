@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from testbed.doctor.attempts import missing_disciplines
-from tests.end_to_end import limited
 from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 SAYS = "this host cannot run it: "
@@ -38,7 +37,7 @@ def test_plan_says_what_run_refuses(what: str, command_with: Callable[..., Comma
         pytest.skip("this kernel has netem")
     changes, environment = LACKS[what]
     command = command_with(HOME="/nowhere", **environment)
-    do = partial(limited.do, command, files=FEW) if what == "files" else command.do
+    do = partial(command.do, files=FEW if what == "files" else None)
     spec = command.spec(SMALL | changes)
     refused = assert_one_sentence(do("run", spec, "--out", command.out), status=1)
     refused = refused.removeprefix("testbed: ")

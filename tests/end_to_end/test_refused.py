@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end import limited
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence
 
 pytestmark = [
@@ -25,7 +24,7 @@ def refused(
 ) -> str:
     """Assert that a run, which may have so many files open, is refused; return why."""
     asked = "run", command.spec(content), "--out", command.out
-    result = command.do(*asked) if files is None else limited.do(command, *asked, files=files)
+    result = command.do(*asked, files=files)
     sentence = assert_one_sentence(result, status)
     assert not command.out.exists() or not command.out.is_dir() or not any(command.out.iterdir())
     return sentence

@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(installed: Path, folder: Path) -> list[str]:
-    """What ``PROGRAM`` prints at its end."""
+    """The last four lines that ``PROGRAM`` prints."""
     return do(installed / "bin" / "python", "-c", PROGRAM, cwd=folder).splitlines()[-4:]
 
 

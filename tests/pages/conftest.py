@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -84,33 +84,27 @@ class Site:
         return f"{self.base}?token={self.token}"
 
 
-def _writer(folder: Path) -> Callable[..., None]:
-    def write(file: str, name: str, updates: int, algorithms: str = ASGD) -> None:
-        text = EXPERIMENT.format(name=name, updates=updates, algorithms=algorithms)
-        (folder / file).write_text(text)
-
-    return write
+def _write(path: Path, name: str, updates: int, algorithms: str = ASGD) -> None:
+    path.write_text(EXPERIMENT.format(name=name, updates=updates, algorithms=algorithms))
 
 
 def _is_plan(process: psutil.Process) -> bool:
-    with contextlib.suppress(
-        psutil.Error
-    ):  # a run that has ended, which no page has asked about since
+    try:
         return "plan" in process.cmdline()
-    return False
+    except psutil.Error:  # a run that has ended, which no page has asked about since
+        return False
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    write = _writer(folder)
-    write("tiny.yaml", "tiny", 40)
+    _write(folder / "tiny.yaml", "tiny", 40)
     for name in ("long", "other"):
-        write(f"{name}.yaml", name, ENDLESS, LONG)
+        _write(folder / f"{name}.yaml", name, ENDLESS, LONG)
     (folder / "slow.py").write_text(SLOW)
     (folder / "paced.yaml").write_text(PACED)
-    write("<b>bold.yaml", "bold", 2)
-    write(" two  spaces.yaml", "spaces", 2)
+    _write(folder / "<b>bold.yaml", "bold", 2)
+    _write(folder / " two  spaces.yaml", "spaces", 2)
     (folder / os.fsdecode(b"no-utf-8-\xff.yaml")).write_text("algorithms: [asgd]\n")
     (folder / "sweep.yaml").write_text("algorithms: [asgd]\nsweep: {seeds: 2}\n")
     (folder / "no-sweep.yaml").write_text("algorithms: [asgd]\nsweep: null\n")

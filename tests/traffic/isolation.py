@@ -14,8 +14,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from pyroute2 import IPRoute
@@ -24,6 +25,7 @@ from testbed.doctor.attempts import try_in_child
 from testbed.network.links import Shape
 from testbed.network.netlink import Requests
 from testbed.network.shaping import packed_counting
+from testbed.nodes.forked_process import ForkedCommand
 from testbed.nodes.linux import CLONE_NEWNET, inside_network, new_network, set_sysctl, unshare
 from testbed.nodes.user_namespace import enter_user_namespace
 from traffic import cli
@@ -192,45 +194,20 @@ class ForkedCapturing:
 
     def __init__(self, file: Path) -> None:
         """Capture at ``near``, in the namespace in which this object is made."""
-        reading, writing = os.pipe()
-        self._child = os.fork()
-        if self._child == 0:
-            os.close(reading)
-            _capture(file, writing)
-        os.close(writing)
-        self._told = os.fdopen(reading)
-        line = self._told.readline()
-        assert json.loads(line or "{}") == {"capturing": "near"}, line + self._told.read()
+        words = ["capture", "--json", "--interface", "near", "--write", str(file)]
+        self._command = ForkedCommand("capture", partial(cli.main, words))
+        line = b""
+        while not line.endswith(b"\n") and (part := os.read(self._command.output, 4096)):
+            line += part
+        assert json.loads(line or "{}") == {"capturing": "near"}, self._command.finish(30)
 
     def stop(self) -> dict[str, Any]:
         """Stop the capture; return what it prints at its end."""
-        os.kill(self._child, signal.SIGTERM)
-        with self._told:
-            assert select.select([self._told], [], [], 30)[0]
-            told = self._told.read()
-        _, status = os.waitpid(self._child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0, told
+        os.kill(self._command.process, signal.SIGTERM)
+        told, complaint = self._command.finish(30)
+        assert self._command.status == 0, complaint
         result: dict[str, Any] = json.loads(told)
         return result
-
-
-def _capture(file: Path, output: int) -> NoReturn:
-    """Be the command that captures, in a process that was forked for it."""
-    status = 1
-    try:
-        for stream in (1, 2):
-            os.dup2(output, stream)
-        sys.stdout, sys.stderr = (os.fdopen(stream, "w") for stream in (1, 2))
-        cli.main(["capture", "--json", "--interface", "near", "--write", str(file)])
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
 
 
 def send_datagrams(count: int, sizes: Sequence[int] = (100,), source: str = NEAR[4]) -> None:

@@ -140,9 +140,7 @@ def test_contradictory_lengths_and_garbage_are_no_datagrams(tmp_path: Path) -> N
     assert rows(found) == {("10.0.0.1", "10.0.0.2", 1, 2): (1, 47, 5)}
     chance = random.Random(1)
     for number in range(50):
-        if (
-            number % 5 == 0
-        ):  # scapy takes longer to draw packets than they take to be damaged and read
+        if number % 5 == 0:  # to draw them takes longer than to damage and to read them
             sound = drawn(chance)
         raws = []
         for raw in sound:

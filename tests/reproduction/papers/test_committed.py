@@ -188,7 +188,7 @@ def look(handle: Any) -> tuple[str, str]:
 
 
 def test_curves_are_told_apart_and_text_has_no_markup(made: Made) -> None:
-    """What a reader needs to tell one curve of the committed figures from another."""
+    """No two curves of a figure look alike, and no figure is wider than a page."""
     assert made.charts
     for part, found in made.charts.items():
         canvas = drawer.figure(found)
