@@ -170,10 +170,10 @@ def test_the_total_is_that_of_the_summary(watched: Watched) -> None:
             # The panel counts all ingress, also that after the last update.
             assert points[-1][1] == summary["ingress_after_drain"][f"{layer}_bytes"]
             assert points[-1][1] == pytest.approx(summary["ingress"][f"{layer}_bytes"], rel=0.05)
-            # It only grows; on a busy host the first scrape comes after some of the run.
+            # It only grows, and starts near zero.
             amounts = [value for _, value in points]
             assert amounts == sorted(amounts)
-            assert amounts[0] < 0.5 * amounts[-1]
+            assert amounts[0] < 0.2 * amounts[-1]
     shown = last(watched, "ingress: Wire ingress [A]")
     for algorithm, summary in watched.summaries.items():
         assert shown[algorithm, ""] == summary["ingress_after_drain"]["wire_bytes"]
