@@ -4,9 +4,10 @@ Runs ``SPECS`` (or the file named) in each of them under the virtual clock, and 
 equal: the final parameters, the payload and message bytes (at the last update, and after every
 connection is closed), the virtual time, how busy devices and their links were, and their energy. Wire
 bytes are measured in an emulation and modelled in the simulator: they must be within 0.5 %, or within
-40 acknowledgements in a small run. Where a fault cuts links 0.5 % more may be measured, as TCP sends
-again what was under way. Docker takes part, with roles forked into containers and with roles that the
-containers start, where an engine has the image of this code. Exits with status 1 if anything differs.
+40 acknowledgements in a small run, and no fewer than the messages take. Where a fault cuts links 0.5 %
+more may be measured, as TCP sends again what was under way. Docker takes part, with roles forked into
+containers and with roles that the containers start, where an engine has the image of this code. Exits
+with status 1 if anything differs.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from bench.command import execute_here
 from testbed.doctor import containers
 from testbed.errors import TestbedError
 from testbed.experiment.load import load
+from testbed.network.segments import wire_bytes as on_the_wire
 from testbed.number_text import as_bytes
 from testbed.run_endings import worst
 
@@ -102,6 +104,12 @@ class Pair:
             for key in ("utilisation", "energy")
             if a.get(key) != b.get(key)
         ]
+        ledger = a["ingress_after_drain"]
+        least = on_the_wire(ledger["message_bytes"] - ledger.get("local_message_bytes", 0))
+        if ledger["wire_bytes"] < least:
+            found.append(
+                f"messages: at least {least} bytes on the wire, {ledger['wire_bytes']} passed"
+            )
         if self._wire_differs:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:

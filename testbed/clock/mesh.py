@@ -38,7 +38,8 @@ from testbed.engine.events import (
 from testbed.engine.peer import Peer, PeerHands
 from testbed.messages.fault_changes import FaultChange
 from testbed.training import computation
-from testbed.training.exchange import Answered, ExchangeService, Message, Step, Told
+from testbed.training.exchange import Answered, ExchangeService, Step, Told
+from testbed.training.peer_bytes import Message
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 

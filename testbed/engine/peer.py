@@ -49,7 +49,8 @@ from testbed.engine.events import (
     What,
     WhenLeft,
 )
-from testbed.training.exchange import Answered, Hears, Message, Step, Suspects
+from testbed.training.exchange import Answered, Hears, Step, Suspects
+from testbed.training.peer_bytes import Message
 from testbed.training.silence import Silence
 
 BEGIN = Token(What.BEGIN)

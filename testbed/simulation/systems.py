@@ -25,6 +25,7 @@ from testbed.simulation.wire_model import ModelledConnection
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Step
 from testbed.training.objective import objective
+from testbed.training.peer_bytes import Message, SentBytes
 from testbed.training.peer_computation import (
     LocalPeer,
     PeerCheckpoints,
@@ -129,7 +130,8 @@ class MeshSystem(System):
         self._witness = witness
         self._goal, self._told = objective(settings), computation.diagnostics(settings)
         self._neighbours = neighbours = computation.neighbours(settings)
-        self._service = ExchangeService(settings, neighbours)
+        counted = SentBytes(settings.workers, self._passed)
+        self._service = ExchangeService(settings, neighbours, counted)
         self._codecs = codecs(settings.encoding, learner.layout.sizes)
         self._batches = list(batches_of_all(settings, dataset))
         number = processors(settings, learner, initial, dataset)
@@ -214,8 +216,8 @@ class MeshSystem(System):
 
     def ledger(self) -> dict[str, int]:
         return {
-            "payload_bytes": sum(self._service.payload_bytes),
-            "message_bytes": sum(self._service.message_bytes),
+            "payload_bytes": sum(self._service.bytes.payload),
+            "message_bytes": sum(self._service.bytes.messages),
             "wire_bytes": sum(sum(one.sent.values()) for one in self._wire.values()),
         }
 
@@ -276,8 +278,8 @@ class MeshSystem(System):
         return {
             "peers": {
                 peer_name(peer): {
-                    "payload_bytes": self._service.payload_bytes[peer],
-                    "message_bytes": self._service.message_bytes[peer],
+                    "payload_bytes": self._service.bytes.payload[peer],
+                    "message_bytes": self._service.bytes.messages[peer],
                     "wire_bytes": wire[peer],
                     "parameters_sha256": sha256(
                         as_bytes(one.computation.half.parameters)
@@ -343,12 +345,15 @@ class MeshSystem(System):
         for sending in sent:
             # Copied: its receivers share it, and need it longer than the gradient lasts.
             update = sending.encoded.received.copy()
-            for receiver, size, _ in sending.messages:
+            for receiver, _, _ in sending.messages:
                 if receiver in self._dead:
                     continue  # a rule that forgets nothing sends to it on, over no connection
                 self.peers[receiver].under_way.setdefault(peer, deque()).append(update)
-                connection, up = self._between(peer, receiver)
-                connection.passed(size, up=up)
+
+    def _passed(self, sender: int, message: Message) -> None:
+        if message.receiver not in self._dead:
+            connection, up = self._between(sender, message.receiver)
+            connection.passed(message.size, up=up)
 
 
 def system(settings: Settings) -> type[ServedSystem] | type[MeshSystem]:

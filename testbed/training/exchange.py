@@ -6,28 +6,15 @@ numbered in the order in which they are taken. A row has the versions of the pee
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.telemetry.update_rows import UpdateRow
 from testbed.training.parameter_service import as_loss
+from testbed.training.peer_bytes import Message, PeerBytes
 from testbed.training.service_entries import Diagnosed, Entry, EvaluationPoint, UpdateEntry
 from testbed.training.settings import Settings
-from testbed.wire.frames import HEADER, SECRET_SIZE
-
-
-class Message(NamedTuple):
-    """One copy of an update on its way.
-
-    Attributes:
-        size: bytes of the message.
-        payload: bytes of the encoded update in it.
-    """
-
-    receiver: int
-    size: int
-    payload: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +65,22 @@ class ExchangeService(Stateful):
 
     Attributes:
         updates: steps so far, of all peers.
-        payload_bytes, message_bytes: the bytes sent to each peer.
+        bytes: of the messages to each peer.
     """
 
     not_saved = frozenset({"_neighbours", "_all_updates", "_evaluate_every"})
 
-    def __init__(self, settings: Settings, neighbours: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, settings: Settings, neighbours: Sequence[Sequence[int]], counted: PeerBytes
+    ) -> None:
         self.begun = False
         self.updates = 0
+        self.bytes = counted
         self._neighbours = neighbours
-        self.payload_bytes = [0] * settings.workers
-        self.message_bytes = [0] * settings.workers
         # By peer: payload and message bytes of what it has passed on or answered since its last step.
         self._between_steps = [(0, 0)] * settings.workers
         self._all_updates = settings.training.updates
         self._evaluate_every = settings.spec.evaluation.every
-        self._gone: set[int] = set()
         self._suspected_by: dict[int, set[int]] = {}
 
     @property
@@ -103,31 +90,21 @@ class ExchangeService(Stateful):
     def begin(self) -> list[Entry]:
         """Start training: the peers have connected, and the initial model is evaluated."""
         self.begun = True
-        for caller, others in enumerate(self._neighbours):
-            for called in others:
-                if called < caller:
-                    self.message_bytes[called] += HEADER.size + SECRET_SIZE
-                    self.message_bytes[caller] += HEADER.size
+        self.bytes.connected(self._neighbours)
         return [self._evaluation()]
 
     def _evaluation(self) -> EvaluationPoint:
-        ledger = (sum(self.payload_bytes), sum(self.message_bytes), 0, 0)
+        ledger = (sum(self.bytes.payload), sum(self.bytes.messages), 0, 0)
         return EvaluationPoint(self.updates, ledger, self.finished)
 
     def told(self, by: int, what: Told, time: float, host_time: float) -> list[Entry]:
         """Take in what a peer has done; return what is to be recorded.
 
-        What it has sent is counted now, as wire bytes are, and not when it arrives.
-
         Args:
             time: when, in seconds since training began by the run's clock.
             host_time: the same by the host's clock.
         """
-        if isinstance(what, Step | Answered):
-            for receiver, size, payload in what.messages:
-                if receiver not in self._gone:
-                    self.payload_bytes[receiver] += payload
-                    self.message_bytes[receiver] += size
+        self.bytes.sent(by, what.messages if isinstance(what, Step | Answered) else ())
         if isinstance(what, Step):
             return self._stepped(by, what, time, host_time)
         if isinstance(what, Answered):
@@ -156,22 +133,17 @@ class ExchangeService(Stateful):
 
     def part(self) -> None:
         """End training: every peer tells those that it talks to that it has stopped."""
-        for peer, others in enumerate(self._neighbours):
-            if peer not in self._gone:
-                self.message_bytes[peer] += HEADER.size * len(set(others) - self._gone)
+        self.bytes.parted(self._neighbours)
 
     def lose(self, peer: int) -> None:
-        self._gone.add(peer)
+        self.bytes.lost(peer)
 
     def returned(self, peer: int, others: Sequence[int], time: float) -> list[Entry]:
         """Take back a peer that was gone, and has connected to others.
 
         It suspects none, and is suspected by none.
         """
-        self._gone.discard(peer)
-        self.message_bytes[peer] += HEADER.size * len(others)
-        for other in others:
-            self.message_bytes[other] += HEADER.size + SECRET_SIZE
+        self.bytes.returned(peer, others)
         found = []
         for one, by in sorted(self._suspected_by.items()):
             for suspecting in sorted(by if one == peer else by & {peer}):

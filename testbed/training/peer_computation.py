@@ -12,9 +12,10 @@ from testbed.algorithms.peer_half import Parcel, PeerHalf, parcels_of
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
-from testbed.training.exchange import Message, Step
+from testbed.training.exchange import Step
 from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
+from testbed.training.peer_bytes import Message
 from testbed.training.pushed_parts import Encoded
 from testbed.updates import FloatVector, Update, checked
 from testbed.wire.encodings import Codec, UpdateCodec

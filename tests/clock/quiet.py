@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from testbed.messages.reports import Suspected, Welcomed
-from testbed.training.exchange import Message, Step
+from testbed.training.exchange import Step
+from testbed.training.peer_bytes import Message
 from testbed.training.service_entries import Diagnosed, Entry
 
 

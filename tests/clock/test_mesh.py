@@ -18,7 +18,8 @@ from testbed.clock.mesh import Mesh, MeshClock, MeshStage
 from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
-from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.exchange import ExchangeService, Step
+from testbed.training.peer_bytes import Message, SentBytes
 from testbed.training.service_entries import Entry, UpdateEntry
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
@@ -79,7 +80,7 @@ class Played(QuietRecord):
         self.case = case
         count = case.peers
         others = [[other for other in range(count) if other != peer] for peer in range(count)]
-        self.service = ExchangeService(run_settings(count, case.updates), others)
+        self.service = ExchangeService(run_settings(count, case.updates), others, SentBytes(count))
         self.steps = [0] * count
         self.begun = [0] * count
         self.got: list[dict[int, int]] = [
@@ -321,8 +322,8 @@ def test_every_sent_message_is_counted(case: Case) -> None:
         ]
         # Peers with higher numbers connect to it; their greetings hold the secret.
         greetings = meeting + 32 * (case.peers - 1 - peer)
-        assert stage.service.message_bytes[peer] == sum(sizes) + greetings
-        assert stage.service.payload_bytes[peer] == sum(sizes) - 32 * len(sizes)
+        assert stage.service.bytes.messages[peer] == sum(sizes) + greetings
+        assert stage.service.bytes.payload[peer] == sum(sizes) - 32 * len(sizes)
 
 
 def plain(**changes: Any) -> Case:

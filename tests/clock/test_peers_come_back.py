@@ -176,5 +176,5 @@ def test_nothing_enters_a_dead_peer_whatever_a_half_sends() -> None:
             Played([1, 1, 1], None, [kill], [2, 2, 2], half) for half in (Unit, Remembering)
         )
         assert one.entered == other.entered
-        assert one._service.message_bytes == other._service.message_bytes
+        assert one._service.bytes.messages == other._service.bytes.messages
         assert (1 in other.clock.devices) is (duration is not None)

@@ -19,7 +19,8 @@ from testbed.clock.mesh import Mesh, MeshClock, MeshStage
 from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
-from testbed.training.exchange import ExchangeService, Message, Step
+from testbed.training.exchange import ExchangeService, Step
+from testbed.training.peer_bytes import Message, SentBytes
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
 from tests.clock.test_flows import NaiveFlows
@@ -106,7 +107,8 @@ class Played(QuietRecord):
         self.under_way: dict[tuple[int, int], deque[tuple[int, bool]]] = {}
         self.arrivals: Arrivals = {}
         mesh = Mesh.of(run, lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0))
-        self.clock = MeshClock(ExchangeService(run, mesh.neighbours), cast("MeshStage", self), mesh)
+        service = ExchangeService(run, mesh.neighbours, SentBytes(case.peers))
+        self.clock = MeshClock(service, cast("MeshStage", self), mesh)
 
     def begin(self, peer: int) -> None:
         self.begins[peer].append(self.clock.now)

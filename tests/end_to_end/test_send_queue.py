@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.end_to_end.agreement import pairs
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 from tests.end_to_end.test_agree import agree
 
@@ -53,6 +55,23 @@ def test_they_agree_on_shared_links_and_with_faults(tmp_path: Path) -> None:
     assert len({own, *of_shared}) == 3
 
 
+def test_what_never_reaches_a_peer_is_no_ingress(tmp_path: Path) -> None:
+    """Two peers are lost at a tenth of the run, and the others go on sending to them."""
+    faults = [
+        {"who": {"devices": [f"worker-{peer}"]}, "how": how, "when": {"time": "100ms"}}
+        for peer, how in ((1, "stop-network"), (2, "freeze"))
+    ]
+    path = tmp_path / "lost.yaml"
+    lost = SLOW | {"clock": "virtual", "devices": {"workers": 4}, "faults": faults}
+    path.write_text(yaml.safe_dump(lost | {"algorithms": SLOW["algorithms"][2:]}))
+    (pair,) = pairs(path, tmp_path)
+    # TCP sends again, and a frozen kernel takes a part of what no process reads.
+    assert [found for found in pair.differences() if not found.startswith("wire bytes")] == []
+    assert set(pair.emulated["peers"]) == {"peer-0", "peer-3"}
+    received = pair.emulated["ingress_after_drain"]
+    assert received["wire_bytes"] < 1.6 * received["message_bytes"]
+
+
 def test_messages_wait_by_the_wall_clock(command: CommandLine) -> None:
     seconds = {}
     for queue in (1, "unlimited"):
@@ -70,6 +89,8 @@ def test_messages_wait_by_the_wall_clock(command: CommandLine) -> None:
         assert started.wait(100) == 0, started.said
         summary = started.record("summary")
         assert summary["traffic"]["reconciled"], summary["traffic"]
+        for when in ("ingress", "ingress_after_drain"):
+            assert summary[when]["message_bytes"] <= summary[when]["wire_bytes"], summary
         seconds[queue] = summary["training_seconds"]
     # A message of 440 kB takes the uplink 0.18 s. Of forty, kernels hold some ten that peers have sent.
     assert seconds[1] > 20 * 0.18

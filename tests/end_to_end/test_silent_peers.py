@@ -42,9 +42,9 @@ def test_nobody_waits_for_ever_and_emulation_and_simulation_agree(command: Comma
         suspected = [one for one in started.events() if "is suspected" in one["event"]]
         assert {"peer-1", "peer-2", "peer-3"} <= {one["device"] for one in suspected}
     pair = Pair("namespaces", summaries["emulated"], summaries["simulated"])
-    # The model counts what is sent to peer 2; its kernel takes as much as it has room for.
+    # What peer 2 is sent counts nowhere, and its kernel takes as much of it as it has room for.
     assert [one for one in pair.differences() if not one.startswith("wire bytes")] == []
-    assert pair.wire_ratio > 0.99
+    assert pair.wire_ratio < 1.01
     for count in ("suspected", "welcomed"):
         assert summaries["emulated"][count] == summaries["simulated"][count]
     assert summaries["wall"]["traffic"]["reconciled"], summaries["wall"]["traffic"]

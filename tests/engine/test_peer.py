@@ -23,7 +23,8 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.peer import BEGIN, SILENT, Peer, PeerState
-from testbed.training.exchange import Answered, Hears, Message, Step, Suspects
+from testbed.training.exchange import Answered, Hears, Step, Suspects
+from testbed.training.peer_bytes import Message
 
 STEP = Step(0, 0, 1.0, [Message(1, 100, 68)])
 

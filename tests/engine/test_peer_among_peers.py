@@ -25,7 +25,8 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.peer import BEGIN, Peer, PeerState
-from testbed.training.exchange import Answered, Hears, Message, Step, Suspects
+from testbed.training.exchange import Answered, Hears, Step, Suspects
+from testbed.training.peer_bytes import Message
 
 PEERS = 3
 BOUND = 0

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.roles.orders import Order, OrderChannel, OrderChannels, OrderKind
-from testbed.training.exchange import Hears, Message, Step, Suspects
+from testbed.training.exchange import Hears, Step, Suspects
+from testbed.training.peer_bytes import Message
 
 
 @pytest.fixture

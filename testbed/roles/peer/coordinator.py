@@ -30,11 +30,12 @@ from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.pace import Paces
 from testbed.roles.peer.channels import REPORT_PERIOD, PeerChannels
 from testbed.roles.peer.driven_peer import DrivenPeer
-from testbed.roles.peer.peer_reports import ConnectionLost, FromPeer, Met, Parted
+from testbed.roles.peer.peer_reports import ConnectionLost, FromPeer, Met, Parted, ReceivedSoFar
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.state_board import DeviceLine
 from testbed.training.exchange import ExchangeService, Told
+from testbed.training.peer_bytes import PeerBytes, ReceivedBytes, SentBytes
 from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -68,9 +69,14 @@ class Coordinator(PeerChannels):
             paces: those of the peers, which tell who was killed after training.
         """
         self._settings = settings
+        at_wall = settings.timing.clock == "wall"
         super().__init__(leaves, RoleReporter(channel))
         self._times = times
-        self._service = ExchangeService(settings, neighbours)
+        self._received: ReceivedBytes | None = None
+        counted: PeerBytes = SentBytes(settings.workers)
+        if at_wall:
+            counted = self._received = ReceivedBytes(settings.workers)
+        self._service = ExchangeService(settings, neighbours, counted)
         self._line, self._paces = line, paces
         self._tells = tells
         self._killed: set[int] = set()
@@ -85,7 +91,6 @@ class Coordinator(PeerChannels):
         self._spared: list[int] = []
         """The peers that the fault of the next record must not stop for real."""
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
-        at_wall = settings.timing.clock == "wall"
         self._recorder = Recorder(self.report, self._evaluate, self._schedule if at_wall else None)
         self._started = 0.0
         self._last_report = 0.0
@@ -143,29 +148,36 @@ class Coordinator(PeerChannels):
             told = self.wait_for(number, Parted, None if number == evaluated else until)
             if told is not None:
                 peers[peer_name(number)] = asdict(told)
+                self._take_in(
+                    number,
+                    ReceivedSoFar(self._kills[number], told.payload_bytes, told.message_bytes),
+                )
             elif number not in self.gone:
                 text = f"it has not disconnected within {PARTING_TIMEOUT:g} s after the end of training"
                 self.report.event("warning", text, number)
-        by_clock = self._clock is not None and bool(self.gone or any(self._kills))
-        if by_clock:
-            # How much of a killed process's last messages still arrives is the host's chance.
-            service.part()
-        for number, often in enumerate(self._kills):
-            # What an earlier process of a peer received, only those know that sent it.
-            if (by_clock or often) and peer_name(number) in peers:
+        if self._clock is not None and not (self.gone or any(self._kills)):
+            payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
+            message_bytes = sum(peer["message_bytes"] for peer in peers.values())
+            return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
+        # By the virtual clock, how much of a killed process's last messages still arrives is the host's
+        # chance; by the wall clock, what a peer's earlier processes have received counts as well.
+        service.part()
+        counted = service.bytes
+        for number in range(self._settings.workers):
+            if peer_name(number) in peers:
                 peers[peer_name(number)] |= {
-                    "payload_bytes": service.payload_bytes[number],
-                    "message_bytes": service.message_bytes[number],
+                    "payload_bytes": counted.payload[number],
+                    "message_bytes": counted.messages[number],
                 }
-        payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
-        message_bytes = sum(peer["message_bytes"] for peer in peers.values())
-        if by_clock:
-            payload_bytes, message_bytes = sum(service.payload_bytes), sum(service.message_bytes)
+        payload_bytes, message_bytes = sum(counted.payload), sum(counted.messages)
         return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
 
     # -- reports from peers
 
     def _handles(self, peer: int, told: FromPeer) -> bool:
+        if isinstance(told, ReceivedSoFar):
+            self._take_in(peer, told)
+            return True
         if not isinstance(told, ConnectionLost):
             return False
         # One that is being killed tells this of peers that have forgotten it.
@@ -173,6 +185,13 @@ class Coordinator(PeerChannels):
             self._hands[peer].note(told)
             self._lose(told.peer, told.incarnation)
         return True
+
+    def _take_in(self, peer: int, so_far: ReceivedSoFar) -> None:
+        """Count what a peer has received, by the wall clock."""
+        if self._received is not None:
+            self._received.received(
+                peer, so_far.incarnation, so_far.payload_bytes, so_far.message_bytes
+            )
 
     def _lose(self, peer: int, incarnation: int) -> None:
         """Mark a peer as lost, unless only an earlier process of it was lost to another peer."""

@@ -6,7 +6,8 @@ from typing import TypeVar
 from testbed.roles.orders import OrderKind
 from testbed.roles.peer.channels import PeerChannels
 from testbed.roles.peer.peer_reports import ConnectionLost, OrderDone
-from testbed.training.exchange import Answered, Message, Step
+from testbed.training.exchange import Answered, Step
+from testbed.training.peer_bytes import Message
 
 R = TypeVar("R")
 

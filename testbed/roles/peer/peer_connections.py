@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from testbed.roles.connections import Connections
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
+from testbed.roles.peer.peer_reports import ReceivedSoFar
 from testbed.roles.reporting import RoleReporter
 from testbed.roles.transport.connection import Connection
 from testbed.roles.transport.endpoint import BrokenConnectionError, Pieces
@@ -121,6 +122,10 @@ class PeerConnections(Connections):
                     raise
                 text = f"peer {self._number}, which is back, has not reached it: {error}"
                 self.report.event("warning", text, number)
+
+    @property
+    def received_so_far(self) -> ReceivedSoFar:
+        return ReceivedSoFar(self.identity.incarnation, self.payload_bytes, self.message_bytes)
 
     @property
     def connected(self) -> list[int]:

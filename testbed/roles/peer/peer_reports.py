@@ -6,7 +6,8 @@ from typing import Any, TypeAlias, get_args
 
 from testbed.channel import ReceivedMessage
 from testbed.messages.codec import MessageCodec
-from testbed.training.exchange import Answered, Hears, Message, Step, Suspects
+from testbed.training.exchange import Answered, Hears, Step, Suspects
+from testbed.training.peer_bytes import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,15 @@ class OrderDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceivedSoFar:
+    """What the peer has received from the others since it began; ``incarnation`` as in ``Met``."""
+
+    incarnation: int
+    payload_bytes: int
+    message_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Parted:
     """The peer has disconnected, and has received so much from the others since it began."""
 
@@ -61,7 +71,9 @@ class Parted:
     parameters_sha256: str
 
 
-FromPeer: TypeAlias = Met | ConnectionLost | OrderDone | Parted | Step | Answered | Suspects | Hears
+FromPeer: TypeAlias = (
+    Met | ConnectionLost | OrderDone | ReceivedSoFar | Parted | Step | Answered | Suspects | Hears
+)
 _CODEC: MessageCodec[FromPeer] = MessageCodec(get_args(FromPeer))
 
 

@@ -29,6 +29,7 @@ from testbed.engine.events import (
 )
 from testbed.roles.orders import OrderKind
 from testbed.roles.pace import PacedTimes, WakeUp
+from testbed.roles.peer.channels import REPORT_PERIOD
 from testbed.roles.peer.peer_process import Parts, PeerProcess
 from testbed.training.exchange import Step
 
@@ -90,6 +91,8 @@ class WallPeer(PeerProcess):
         self._times = times
         self._stopped = False
         self._training = self._began = time.monotonic()
+        self._reported = 0.0
+        """When it last reported what it has received."""
         self._job: Job | None = None
         self._wake = WakeUp(0.0, 0.0, 0.0)
         self._timers: list[tuple[float, int, ToPeer]] = []
@@ -118,6 +121,7 @@ class WallPeer(PeerProcess):
             self._wake.tell(self._line.woke)
         for action in self._role.handle(event, time.monotonic() - self._training):
             if isinstance(action, Tell):
+                self._report_received()
                 self._orders.report(action.what)
             elif isinstance(action, Compute):
                 self._job = action.job
@@ -127,6 +131,13 @@ class WallPeer(PeerProcess):
                 # It is ready as soon as this has left.
                 self._handed_over.append(self._connections.handed_over())
                 self._add(0.0, Due(action.token))
+        if time.monotonic() - self._reported > REPORT_PERIOD:
+            self._report_received()
+
+    def _report_received(self) -> None:
+        """Report what has come so far, which is counted at the next evaluation."""
+        self._reported = time.monotonic()
+        self._orders.report(self._connections.received_so_far)
 
     def _add(self, due: float, event: ToPeer) -> None:
         heapq.heappush(self._timers, (due, next(self._count), event))
