@@ -1,7 +1,8 @@
 """Reports to the orchestrator, over the host and never over the emulated network."""
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -79,6 +80,15 @@ class RoleReporter:
             count, version = len(self._diagnoses), self._diagnosed_version
             self.send(DiagnosticsReported(version, count, values, self.server))
             self._diagnoses.clear()
+
+    @contextlib.contextmanager
+    def reported(self) -> Iterator[None]:
+        """Report all rows, also if an error ends what the caller does."""
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # the run has been ended: nobody hears it
+                self.flush()
 
     def evaluation_due(
         self, version: int, when: float, ledger: Sequence[int], *, after_restoration: bool = False

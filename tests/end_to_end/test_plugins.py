@@ -137,6 +137,8 @@ def test_a_mistake_in_a_server_s_half_ends_the_run_with_its_place(
         f"failed: {role}: rules.py, line 33: ValueError: operands could not be broadcast together"
     )
     assert said in done.stderr.splitlines()[-1]
+    (summary,) = command.out.glob("**/summary.json")
+    assert json.loads(summary.read_text())["updates"] == 5
 
 
 @pytest.mark.parametrize(

@@ -121,14 +121,14 @@ class ClockOfServers:
                 self._write_checkpoint(clock, self._checkpoints)
         else:
             clock = self._go_on(self._restart)
-        clock.run(self._between)
+        with self._roles.reported():
+            clock.run(self._between)
         self._report.send(device_use.report(clock, self._settings))
         if not clock.finished:
             few = too_few(self._services[0])
             self._report.event("error", clock.why_it_ended if few is None else few.text)
         clock.drain()
         unreachable = sorted(self._active_faults.under(STOPPING))
-        self._roles.flush()
         for server, service in zip(self._servers, self._services, strict=True):
             server.ask(clock_requests.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
@@ -142,13 +142,11 @@ class ClockOfServers:
 
     def kill(self, killed: ServerKilledError) -> Restart:
         """Have a server killed, and the others end their connections; return what follows."""
-        self._roles.flush()
         self._roles.go_back(killed.server, killed.number)
         self.report_kill(killed)
         return Restart(killed.number, self._began, server=killed.server)
 
     def report_kill(self, killed: ServerKilledError) -> None:
-        self._roles.flush()
         self._report.send(ServerKillDue(killed.number, killed.begin))
 
     def _begin(self, began: float) -> None:

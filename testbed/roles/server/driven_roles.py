@@ -1,6 +1,7 @@
 """The servers and aggregators that one virtual clock drives, each with its service and its recorder."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -88,6 +89,14 @@ class DrivenRoles:
     def flush(self) -> None:
         for recorder in self._recorders:
             recorder.report.flush()
+
+    @contextlib.contextmanager
+    def reported(self) -> Iterator[None]:
+        """Report all rows, also if an error ends what the caller does."""
+        with contextlib.ExitStack() as reports:
+            for recorder in self._recorders:
+                reports.enter_context(recorder.report.reported())
+            yield
 
     @property
     def version(self) -> int:

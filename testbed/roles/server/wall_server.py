@@ -45,9 +45,10 @@ class WallServer:
         host.connections.listen()
         if self._restart is not None:
             self._go_on_from_checkpoint(self._restart)
-        while not host.phase.over:
-            self._wait()
-            self._look_after()
+        with host.report.reported():
+            while not host.phase.over:
+                self._wait()
+                self._look_after()
         host.tell(End())
         self._leave()
         if host.service.finished:
