@@ -35,7 +35,7 @@ from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.state_board import DeviceLine
 from testbed.training.exchange import ExchangeService, Told
-from testbed.training.peer_bytes import PeerBytes, ReceivedBytes, SentBytes
+from testbed.training.peer_bytes import ReceivedBytes, SentBytes
 from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -72,10 +72,7 @@ class Coordinator(PeerChannels):
         at_wall = settings.timing.clock == "wall"
         super().__init__(leaves, RoleReporter(channel))
         self._times = times
-        self._received: ReceivedBytes | None = None
-        counted: PeerBytes = SentBytes(settings.workers)
-        if at_wall:
-            counted = self._received = ReceivedBytes(settings.workers)
+        counted = (ReceivedBytes if at_wall else SentBytes)(settings.workers)
         self._service = ExchangeService(settings, neighbours, counted)
         self._line, self._paces = line, paces
         self._tells = tells
@@ -188,10 +185,9 @@ class Coordinator(PeerChannels):
 
     def _take_in(self, peer: int, so_far: ReceivedSoFar) -> None:
         """Count what a peer has received, by the wall clock."""
-        if self._received is not None:
-            self._received.received(
-                peer, so_far.incarnation, so_far.payload_bytes, so_far.message_bytes
-            )
+        counted = self._service.bytes
+        if isinstance(counted, ReceivedBytes):
+            counted.received(peer, so_far.incarnation, so_far.payload_bytes, so_far.message_bytes)
 
     def _lose(self, peer: int, incarnation: int) -> None:
         """Mark a peer as lost, unless only an earlier process of it was lost to another peer."""
