@@ -15,6 +15,8 @@ any         Opened again                  the same    Pull; what is older is not
 
 At most one push is on its way, and what is computed meanwhile is pushed once that has been answered.
 The first gradient is followed by another one at the same parameters, as there are no newer ones then.
+An answer at the version that the worker has brings nothing: a server gives it where it took no push in,
+as it had suspected the worker; what a rule then estimates anew for the worker is of the same version.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,7 @@ An update is only measured, not encoded, where measuring takes less time. Which 
 server is said by ``testbed.clock.conversations``; an aggregator is a worker of the server above it.
 """
 
+import itertools
 import math
 import time
 from collections import deque
@@ -66,6 +67,7 @@ class SimulatedDevices(Stateful):
             "record",
             "_deals",
             "_uses_again",
+            "_overlaps",
             "server_kills",
         }
     )
@@ -106,12 +108,16 @@ class SimulatedDevices(Stateful):
         self._slice = [server if settings.servers > 1 else 0 for server in self._server]
         self._wire = [ModelledConnection() for _ in every]
         # True if a worker may compute more than once at the parameters that it was sent.
-        self._uses_again = numbers.servers > 1 or computation.overlaps(settings)
+        self._overlaps = computation.overlaps(settings)
+        self._uses_again = numbers.servers > 1 or self._overlaps
         self._deals = settings.spec.partition.kind == "stream"
         # By conversation: the numbers of the mini-batches that the worker was dealt, by version.
         self._dealt: list[dict[int, int]] = [{} for _ in every]
-        # By conversation: the parameters that were sent, as long as they may be needed.
+        # By conversation: the parameters that were sent, as long as they may be needed; how many of
+        # them have arrived; and how often any were sent that are the worker's own.
         self._there: list[deque[tuple[Part, int]]] = [deque() for _ in every]
+        self._came = [0] * len(every)
+        self._own = [0] * len(every)
         self._outbox: list[deque[Begun | Arrived | int]] = [deque() for _ in every]
         self._computing: list[Begun | None] = [None for _ in workers]
         self._computed: list[Arrived | None] = [None for _ in workers]
@@ -191,7 +197,11 @@ class SimulatedDevices(Stateful):
         if needed and self._deals:
             self._dealt[conversation][version] = answer.dealt
         if needed and (is_own or not compute.at_once):
-            part = self._slice[conversation], (version, worker) if is_own else version
+            # A worker that is welcomed back is sent a version again, which may have changed for it; one
+            # that overlaps goes on at what it has.
+            self._own[conversation] += is_own and not self._overlaps
+            key = (version, worker, self._own[conversation]) if is_own else version
+            part = self._slice[conversation], key
             compute.versions.hold(part, vector)
             self._there[conversation].append((part, version))
         size = HEADER.size + sum(map(len, answer.body))
@@ -203,13 +213,26 @@ class SimulatedDevices(Stateful):
         if self._deals:
             dealt = self._dealt[conversation].items()
             self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
+        sent, came = self._there[conversation], self._came[conversation]
+        self._came[conversation] += came < len(sent) and sent[came][1] == version
         if self._numbers.servers == 1:
             self._release_older(conversation, version)
 
     def _release_older(self, conversation: int, version: int) -> None:
+        """Release what is older than a version and, where it came again, all but what came last."""
         sent = self._there[conversation]
-        while sent and sent[0][1] < version:
-            self._compute.versions.release(sent.popleft()[0])
+        while sent and (sent[0][1] < version or self._came_again(conversation, version)):
+            self._compute.versions.release(self._take(conversation))
+
+    def _came_again(self, conversation: int, version: int) -> bool:
+        """Return True if the first two have arrived, and are of a version that may be used again."""
+        came = [sent for _, sent in itertools.islice(self._there[conversation], 2)]
+        return self._uses_again and self._came[conversation] > 1 and came == [version, version]
+
+    def _take(self, conversation: int) -> Part:
+        """Remove the first of the parameters that were sent."""
+        self._came[conversation] = max(0, self._came[conversation] - 1)
+        return self._there[conversation].popleft()[0]
 
     def compute(self, worker: int, versions: Sequence[int]) -> None:
         """Start the worker's computation; what it was computing is dropped."""
@@ -245,7 +268,7 @@ class SimulatedDevices(Stateful):
         part, sent = there[0]
         assert sent == version
         if not self._uses_again:
-            there.popleft()
+            self._take(conversation)
         else:
             self._compute.versions.hold_again(part)
         return part
@@ -335,6 +358,7 @@ class SimulatedDevices(Stateful):
                 self._compute.versions.release(part)
             self._outbox[number].clear()
             self._there[number].clear()
+            self._came[number] = 0
         self._computing[worker] = self._computed[worker] = None
 
     def killed(self, worker: int) -> None:

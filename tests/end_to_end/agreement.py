@@ -39,6 +39,15 @@ def summaries(command: str, spec: Path, out: Path, *changes: str) -> list[dict[s
     return carry_out(command, spec, out, changes).summaries
 
 
+def differences_of_restored(pair: Pair) -> list[str]:
+    """Return what differs in a run whose server was killed.
+
+    It cannot report what it had received, and what it sends again is in no model.
+    """
+    known = ("the emulation's own ledgers", "wire bytes")
+    return [text for text in pair.differences() if not text.startswith(known)]
+
+
 def pairs(spec: Path, out: Path) -> list[Pair]:
     """Simulate every run of an experiment, and emulate it in namespaces by the virtual clock."""
     simulated = summaries("simulate", spec, out / "simulated")

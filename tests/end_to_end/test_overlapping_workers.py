@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bench.mixtures import try_out
+from tests.end_to_end.agreement import differences_of_restored, pairs
 from tests.end_to_end.conftest import ENGINES, SMALL, CommandLine
 from tests.end_to_end.test_agree import agree
 
@@ -46,6 +48,33 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
     fewer = {"training": {"updates": 24}, "evaluation": {"every": 12, "images": 50}}
     found = agree(tmp_path, SLOW | fewer | {"clock": "virtual", "algorithms": algorithms})
     assert len(set(found)) == len(found)
+
+
+def test_they_go_on_at_the_version_that_they_have_if_it_comes_again(tmp_path: Path) -> None:
+    """What DANA estimates for a suspected worker changes as another leaves; the version does not."""
+    mobile = {"name": "mobile", "number": 1, "returns": "564ms"}
+    mobile["leaves"] = {"distribution": "exponential", "mean": "1273ms"}
+    kill = {"who": "server", "when": {"iteration": 16}, "how": "kill", "lasting": "100ms"}
+    spec = SLOW | {
+        "clock": "virtual",
+        "algorithms": [{"name": "dana-ga", "send_queue": 1}],
+        "training": {"updates": 24},
+        "devices": {
+            "workers": 2,
+            "suspect_after": "300ms",
+            "classes": [{"name": "core", "number": 1}, mobile],
+        },
+        "network": {"clusters": [{"name": "one", "number": 2, "uplink": "20mbit"}]},
+        "compute": {"distribution": "exponential", "mean": "20ms"},
+        "evaluation": {"every": 24, "images": 50},
+        "checkpoints": {"every": 7},
+        "faults": [kill],
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    (pair,) = pairs(path, tmp_path)
+    assert differences_of_restored(pair) == []
+    assert pair.simulated["suspected"] > 10
 
 
 def test_they_agree_with_several_servers_and_with_faults(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from tests.end_to_end.agreement import pairs
+from tests.end_to_end.agreement import differences_of_restored, pairs
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -79,6 +79,38 @@ def test_struck_workers_of_three_servers_agree(tmp_path: Path, algorithm: str) -
     (faults,) = (tmp_path / "simulated").rglob("faults.jsonl")
     struck = {json.loads(line)["fault"] for line in faults.read_text().splitlines()}
     assert struck == {"kill", "freeze", "stop-network", "slow"}
+
+
+def test_what_is_made_anew_for_a_worker_at_a_version_agrees(tmp_path: Path) -> None:
+    """A worker is sent a version again where a server took no push of it in, as it had suspected it.
+
+    What a rule makes for the worker has changed meanwhile. The worker computes at what came last, and
+    again at what came before where a server is killed.
+    """
+    spec = {
+        "name": "again",
+        "dataset": "digits",
+        "model": "mlp",
+        "clock": "virtual",
+        "training": {"updates": 48, "learning_rate": 0.005, "batch_size": 8},
+        "algorithms": ["easgd", "dana-ga"],
+        "devices": {"workers": 3, "servers": 2, "suspect_after": "300ms"},
+        "network": {"uplink": "20mbit"},
+        "compute": {"distribution": "exponential", "mean": "20ms"},
+        "waiting": {"distribution": "exponential", "mean": "250ms"},
+        "evaluation": {"every": 24, "images": 50},
+        "checkpoints": {"every": 4},
+        "faults": [
+            {"who": {"devices": [server]}, "when": {"iteration": number}, "how": "kill"}
+            | {"lasting": "100ms"}
+            for server, number in (("server-0", 42), ("server-1", 44))
+        ],
+    }
+    path = tmp_path / "again.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    for pair in pairs(path, tmp_path):
+        assert differences_of_restored(pair) == [], pair.emulated["algorithm"]
+        assert pair.simulated["suspected"] > 20
 
 
 def test_interrupted_workers_and_lossy_encodings_agree(tmp_path: Path) -> None:

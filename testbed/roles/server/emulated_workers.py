@@ -82,7 +82,8 @@ class EmulatedWorkers:
         self.awaited: set[int] = set()
         self.vectors: SentVectors | None = None
         if remembers:
-            self.vectors = SentVectors(changed=settings.pulls == "changed")
+            overlaps = computation.overlaps(settings)
+            self.vectors = SentVectors(changed=settings.pulls == "changed", overlaps=overlaps)
 
     def note(
         self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None
@@ -96,8 +97,8 @@ class EmulatedWorkers:
             return
         self.vectors.keep(worker, needed)
         if needed is not None:
-            ours = vector is self._service.half.parameters
-            self.vectors.sent(worker, version if ours else (version, worker), version, vector)
+            is_own = vector is not self._service.half.parameters
+            self.vectors.sent(worker, version, vector, is_own=is_own)
 
     # -- workers that come back
 

@@ -11,15 +11,17 @@ from testbed.updates import FloatVector
 class SentVectors(Stateful):
     """The vectors of one server, by worker; one that many workers were sent is stored once."""
 
-    not_saved = frozenset({"_changed"})
+    not_saved = frozenset({"_changed", "_overlaps"})
 
-    def __init__(self, *, changed: bool) -> None:
+    def __init__(self, *, changed: bool, overlaps: bool = False) -> None:
         """Start with nothing sent.
 
         Args:
             changed: True if an answer only states what has changed since the answer before it.
+            overlaps: True if workers overlap: a version that one is sent again brings it nothing.
         """
-        self._changed = changed
+        self._changed, self._overlaps = changed, overlaps
+        self._own = 0
         self._copies: CountedCopies[FloatVector] = CountedCopies()
         # By worker: the key and the version of each vector, in the order of sending.
         self._sent: dict[int, list[tuple[Hashable, int]]] = {}
@@ -28,8 +30,15 @@ class SentVectors(Stateful):
     def __len__(self) -> int:
         return len(self._copies)
 
-    def sent(self, worker: int, key: Hashable, version: int, vector: FloatVector) -> None:
-        """Keep a version that a worker was sent; the vector is copied if its key is new."""
+    def sent(self, worker: int, version: int, vector: FloatVector, *, is_own: bool) -> None:
+        """Keep a version that a worker was sent.
+
+        Args:
+            vector: copied, unless a worker has that version of what all are sent.
+            is_own: True if it was made for this worker.
+        """
+        self._own += is_own and not self._overlaps
+        key: Hashable = (version, worker, self._own) if is_own else version
         self._copies.hold(key, vector)
         self._sent.setdefault(worker, []).append((key, version))
         if self._changed:

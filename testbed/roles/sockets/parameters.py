@@ -49,8 +49,12 @@ class ReceivedParameters(Arriving):
         """Forget what is older than a version."""
 
     @abstractmethod
+    def use(self, bases: Sequence[int]) -> None:
+        """Forget what is older than versions, by server, and go over to what came of them again."""
+
+    @abstractmethod
     def put(self, bases: Sequence[int], into: FloatVector, take: Take) -> None:
-        """Write the parameters of some versions, by server, to their places; forget older ones.
+        """Write the parameters of some versions, by server, to their places, and ``use`` them.
 
         Args:
             into: float32, (|Θ|,).
@@ -104,6 +108,9 @@ class ParametersInTurn(ReceivedParameters):
     def forget_before(self, conversation: int, version: int) -> None:
         """Do nothing: no older one is here."""
 
+    def use(self, bases: Sequence[int]) -> None:
+        """Do nothing: no other one is here."""
+
     def put(self, bases: Sequence[int], into: FloatVector, take: Take) -> None:
         take(0, [as_bytes(into)])
 
@@ -111,11 +118,15 @@ class ParametersInTurn(ReceivedParameters):
 class KeptParameters(ReceivedParameters):
     """Parameters that are kept in memory of their own, by server and version."""
 
-    def __init__(self, cut: Sequence[Slice], pulls: Pulls, *, only_newest: bool) -> None:
+    def __init__(
+        self, cut: Sequence[Slice], pulls: Pulls, *, only_newest: bool, overlaps: bool = False
+    ) -> None:
         """Start with no parameters.
 
         Args:
             pulls: what answers bring; ``changed``: what has changed since the answer before.
+            overlaps: True if the worker computes at a version again until it has a later one: then one
+                that comes twice is what came first (``testbed.engine.overlapping_worker``).
         """
         codecs = [Codec(EncodingChoice(), one.layout.sizes) for one in cut]
         self._changes = codecs if pulls == "changed" else None
@@ -124,8 +135,12 @@ class KeptParameters(ReceivedParameters):
             [one.longest for one in codecs] if self._changes else [4 * one.size for one in cut],
         )
         self.only_newest = only_newest
+        self._overlaps = overlaps
         count = len(self._cut)
         self._there: list[dict[int, FloatVector]] = [{} for _ in range(count)]
+        # The version used last, and what came again of one that is still to be used.
+        self._used = [-1] * count
+        self._again: list[list[FloatVector]] = [[] for _ in range(count)]
         # What changes refer to.
         self._last: list[FloatVector | None] = [None] * count
         self._filling: list[FloatVector | None] = [None] * count
@@ -134,6 +149,8 @@ class KeptParameters(ReceivedParameters):
 
     def opened(self, conversation: int, greeted: Greeted) -> None:
         self._forget(conversation, list(self._there[conversation]))
+        self._used[conversation] = -1
+        self._again[conversation].clear()
         self._last[conversation] = None
         self.whole[conversation] = 4 * self._cut[conversation].size
         if greeted.base is not None:
@@ -179,10 +196,14 @@ class KeptParameters(ReceivedParameters):
 
     def _take_in(self, conversation: int, version: int, own: FloatVector) -> None:
         there = self._there[conversation]
-        outdated = list(there) if self.only_newest else [version] * (version in there)
-        before = [there.pop(one) for one in outdated]
-        self._spare[conversation] += [one for one in before if one is not own]
-        there[version] = own
+        is_used = self.only_newest or version == self._used[conversation]
+        if version not in there or (is_used and not self._overlaps):
+            outdated = list(there) if self.only_newest else [version] * (version in there)
+            before = [there.pop(one) for one in outdated]
+            self._spare[conversation] += [one for one in before if one is not own]
+            there[version] = own
+        elif not self._overlaps:
+            self._again[conversation].append(own)
         if self._changes:
             self._last[conversation] = own
             self.whole[conversation] = 0
@@ -202,6 +223,14 @@ class KeptParameters(ReceivedParameters):
         self._spare[conversation] += [there.pop(version) for version in versions]
 
     def put(self, bases: Sequence[int], into: FloatVector, take: Take) -> None:
-        for conversation, (one, base) in enumerate(zip(self._cut, bases, strict=True)):
-            one.put(self._there[conversation][base], into)
+        for one, base, there in zip(self._cut, bases, self._there, strict=True):
+            one.put(there[base], into)
+        self.use(bases)
+
+    def use(self, bases: Sequence[int]) -> None:
+        for conversation, base in enumerate(bases):
             self.forget_before(conversation, base)
+            self._used[conversation] = base
+            for again in self._again[conversation]:
+                self._there[conversation][base] = again
+            self._again[conversation].clear()

@@ -158,6 +158,8 @@ class AskingWorker(OrderedWorker):
         if what is OrderKind.BEGIN:
             self._bases = bases
             stopped = not self._compute_and_send()
+        elif bases:
+            self._hands.parameters.use(bases)
         self._hands.parameters.only_newest = True
         return stopped
 

@@ -69,7 +69,8 @@ def work(  # noqa: PLR0917 - what a worker is made of
         if asks and pulls == "full" and len(cut) == 1 and not overlaps:
             parameters = ParametersInTurn(cut[0])
         else:
-            parameters = KeptParameters(cut, pulls, only_newest=asks and not overlaps)
+            newest = asks and not overlaps
+            parameters = KeptParameters(cut, pulls, only_newest=newest, overlaps=overlaps)
         links = ServerLinks(
             greet,
             parameters,

@@ -128,7 +128,7 @@ class Scene:
             return  # it has not asked
         self.version += 1
         self.vectors.keep(0, self.outstanding.needed(0))
-        self.vectors.sent(0, self.version, self.version, vector(self.version))
+        self.vectors.sent(0, self.version, vector(self.version), is_own=False)
         self.outstanding.sent(0, self.version)
         self.under_way.append(self.version)
         self.steady.sent(self.version, vector(self.version))
@@ -323,7 +323,7 @@ def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> Non
 def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:
     vectors, memory = SentVectors(changed=True), vector(7)
     for worker in (0, 1):
-        vectors.sent(worker, 7, 7, memory)
+        vectors.sent(worker, 7, memory, is_own=False)
     memory[:] = 0
     assert len(vectors) == 1
     for worker in (0, 1):

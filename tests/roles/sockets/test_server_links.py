@@ -48,10 +48,13 @@ class Place:
         self.servers[server : server + 1] = [theirs]
         return Greeted(mine)
 
-    def answer(self, server: int, version: int, count: int | None = None) -> None:
-        """Send a server's parameters, or the first ``count`` bytes of the message."""
+    def answer(
+        self, server: int, version: int, count: int | None = None, *, value: float | None = None
+    ) -> None:
+        """Send a server's parameters, of one value, or the first ``count`` bytes of the message."""
         one = ALL[0] if len(self.links.links) == 1 else CUT[server]
-        body = np.full(one.size, version + server / 4, np.float32).tobytes()
+        value = version + server / 4 if value is None else value
+        body = np.full(one.size, value, np.float32).tobytes()
         head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
         self.servers[server].sendall((head + body)[:count])
 
@@ -93,9 +96,14 @@ def make() -> Iterator[Callable[..., Place]]:
 
 
 def kept(
-    pulls: Pulls = "full", *, several: bool = True, only_newest: bool = False
+    pulls: Pulls = "full",
+    *,
+    several: bool = True,
+    only_newest: bool = False,
+    overlaps: bool = False,
 ) -> KeptParameters:
-    return KeptParameters(CUT if several else ALL, pulls, only_newest=only_newest)
+    cut = CUT if several else ALL
+    return KeptParameters(cut, pulls, only_newest=only_newest, overlaps=overlaps)
 
 
 Make = Callable[..., Place]
@@ -120,6 +128,32 @@ def test_versions_are_kept_until_a_later_one_is_used(make: Make) -> None:
         assert place.heard() == [Received(0, version)]
     assert set(place.put(1)) == {1.0}
     assert [place.parameters.has(0, version) for version in (0, 1, 2)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("memory", "used"),
+    [
+        ({"only_newest": True}, [[0.5], [0.5]]),  # nothing but the newest
+        ({}, [[1.0], [0.5]]),  # in their order
+        ({"overlaps": True}, [[1.0], [1.0]]),  # what it has of that version
+    ],
+)
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_version_that_comes_again(
+    make: Make, memory: dict[str, bool], used: list[list[float]], is_used: bool
+) -> None:
+    place = make(kept(several=False, **memory))
+    place.answer(0, 1)
+    assert place.heard() == [Received(0, 1)]
+    if is_used:
+        assert set(place.put(1)) == {1.0}
+    place.answer(0, 1, value=0.5)
+    assert place.heard() == [Received(0, 1)]
+    found = [sorted(set(place.put(1))) for _ in range(2)]
+    assert found == (used if not is_used else [used[1], used[1]])
+    place.answer(0, 2)
+    assert place.heard() == [Received(0, 2)]
+    assert set(place.put(2)) == {2.0}
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
