@@ -131,18 +131,18 @@ def test_versions_are_kept_until_a_later_one_is_used(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "used"),
+    ("only_newest", "overlaps", "used"),
     [
-        ({"only_newest": True}, [[0.5], [0.5]]),  # nothing but the newest
-        ({}, [[1.0], [0.5]]),  # in their order
-        ({"overlaps": True}, [[1.0], [1.0]]),  # what it has of that version
+        (True, False, [[0.5], [0.5]]),
+        (False, False, [[1.0], [0.5]]),  # in their order
+        (False, True, [[1.0], [1.0]]),  # what it has of that version
     ],
 )
 @pytest.mark.parametrize("is_used", [False, True])
 def test_a_version_that_comes_again(
-    make: Make, memory: dict[str, bool], used: list[list[float]], is_used: bool
+    make: Make, only_newest: bool, overlaps: bool, used: list[list[float]], is_used: bool
 ) -> None:
-    place = make(kept(several=False, **memory))
+    place = make(kept(several=False, only_newest=only_newest, overlaps=overlaps))
     place.answer(0, 1)
     assert place.heard() == [Received(0, 1)]
     if is_used:
