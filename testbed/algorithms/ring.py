@@ -108,7 +108,7 @@ class RingPeer(PeerHalf):
     def _end_round(self) -> None:
         # The sum stays as it is: ranges of it may still be on their way.
         self.parameters -= np.float32(self._rate(self.version) / self._n) * self._sum
-        self.version += 1
+        self.version += self._n  # an update is one peer's step, by which schedules count
         self._taken = None
 
     @property

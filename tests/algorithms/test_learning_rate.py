@@ -1,19 +1,20 @@
 """The learning rate by version, and the algorithms that take it at each step's version."""
 
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from testbed.algorithms import ALGORITHMS
+from testbed.algorithms import ALGORITHMS, has
 from testbed.algorithms.adacomp import AdaptiveStaleness
 from testbed.algorithms.all_to_all import ExchangingPeer
 from testbed.algorithms.asgd import StalenessDivided
 from testbed.algorithms.interface import Conditions
 from testbed.algorithms.learning_rate import RateSchedule
 from testbed.algorithms.synchronous_sgd import SynchronousServer
-from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
+from testbed.updates import DenseUpdate, FloatVector, Layout, SparseUpdate, Update
 
 
 def schedule(
@@ -72,6 +73,35 @@ def test_synchronous_servers_and_peers_do_so_too() -> None:
     peer.step(one)
     peer.receive(1, DenseUpdate(one))
     np.testing.assert_array_equal(peer.parameters, -1.5)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if has(name, "peer")])
+def test_peers_take_the_rate_at_the_update_that_the_run_counts(name: str) -> None:
+    asked: list[int] = []
+
+    def rate(version: int) -> float:
+        asked.append(version)
+        return 0.5
+
+    conditions = Conditions(1.0, 4, 10, 100, schedule=rate)
+    algorithm, layout = ALGORITHMS[name], Layout(("a",), (8,))
+    options = algorithm.options_type.model_validate({"partitions": 2} if name == "ako" else {})
+    peers = [
+        algorithm.peer(options, layout, np.zeros(8, np.float32), i, conditions) for i in range(4)
+    ]
+    for made in (4, 8, 12):  # updates of the run: one for each step of a peer
+        under_way = deque(
+            (sender, parcel)
+            for sender, half in enumerate(peers)
+            for parcel in half.step(np.ones(8, np.float32))
+        )
+        while under_way:
+            sender, parcel = under_way.popleft()
+            for receiver in parcel.peers:
+                answers = peers[receiver].receive(sender, parcel.update.copy())
+                under_way.extend((receiver, one) for one in answers)
+        assert [half.version for half in peers] == [made] * 4
+    assert 8 <= max(asked) < 12
 
 
 def test_all_built_in_algorithms_take_the_rate_of_the_conditions() -> None:

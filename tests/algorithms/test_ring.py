@@ -98,7 +98,7 @@ def test_all_peers_take_the_step_of_the_mean_whatever_comes_first(
             while ring.under_way[peer]:
                 ring.arrive(peer)
     for half in ring.halves:
-        assert half.version == last
+        assert half.version == n * last  # updates: its own and the others'
         assert half.ready
         assert np.array_equal(half.parameters, ring.expected(last))
 
