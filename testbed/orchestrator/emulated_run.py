@@ -91,7 +91,7 @@ class EmulatedRun:
             self._carry_out(opened, board, wake_up)
             if self._spread:
                 self._spread.note_end(self._records)
-            wake_ups = board.wake_ups() if board else ()
+            wake_ups = board.wake_ups(self._plan.settings.workers) if board else ()
             summary = write_end(
                 self._planned, self._records, self._evaluations, self._store, wake_ups
             )

@@ -227,9 +227,10 @@ class Board:
         """Return every device's processor time as it last wrote it, in seconds, shape (devices,)."""
         return self._words()[_FIRST:, 1] / 1e9
 
-    def wake_ups(self) -> Iterator[WakeUps]:
-        """Yield the wake-ups of each device that had any."""
-        for line in self._words()[_FIRST : _FIRST + self.devices]:
+    def wake_ups(self, workers: int) -> Iterator[WakeUps]:
+        """Yield the wake-ups of each worker or peer that had any."""
+        # Lines after theirs may be a server's, whose counters are where a device has its bins.
+        for line in self._words()[_FIRST : _FIRST + workers]:
             counts = line[_BINS : _BINS + BINS]
             if counts.any():
                 yield WakeUps(counts.tolist(), int(line[_ASKED]) / 1e9, int(line[_WORST]) / 1e9)

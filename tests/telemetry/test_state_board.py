@@ -17,6 +17,7 @@ from testbed.telemetry.state_board import (
     DeviceLine,
     DeviceState,
     ServerLine,
+    further_lines,
     hub_line,
     lines_of,
 )
@@ -144,7 +145,9 @@ def test_a_file_that_is_no_board_is_refused(content: bytes) -> None:
 
 
 def test_wake_ups_are_counted_by_how_late_they_are() -> None:
-    board = Board.create(lines_of(3), stamped=False)
+    board = Board.create(lines_of(3, servers=3), stamped=False)
+    for further in (None, *further_lines(3, 3)):
+        board.server(further).sent(4_000, 3_000)  # bytes are no wake-ups
 
     def one(number: int) -> None:
         line = board.device(number)
@@ -152,7 +155,7 @@ def test_wake_ups_are_counted_by_how_late_they_are() -> None:
             line.woke(0.25, late)
 
     in_child(partial(one, 2))
-    (found,) = board.wake_ups()
+    (found,) = board.wake_ups(3)
     assert sum(found.counts) == 6
     places = {at: count for at, count in enumerate(found.counts) if count}
     assert places == {0: 2, 1: 1, 2: 1, 16: 1, BINS - 1: 1}
