@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
+from testbed.device_names import is_aggregator
 from testbed.messages.codec import MessageCodec
 
 
@@ -253,6 +254,31 @@ class CaptureReport(TypedDict, total=False):
     error: str | None
     acknowledgements: int
     complete: bool
+
+
+_Number: TypeAlias = Literal["records", "dropped", "left_out", "bytes", "acknowledgements"]
+_NUMBERS: tuple[_Number, ...] = get_args(_Number)
+
+
+def summed(reports: Mapping[str, CaptureReport | None]) -> CaptureReport | None:
+    """Add up the numbers in the reports of several devices' captures; None before all have one.
+
+    Acknowledgements to aggregators are left out: they are none to the servers.
+    """
+    known = {device: report for device, report in reports.items() if report is not None}
+    if not known or len(known) < len(reports):
+        return None
+    total = CaptureReport()
+    for name in _NUMBERS:
+        of_servers_only = name == "acknowledgements"
+        found = [
+            report[name]
+            for device, report in known.items()
+            if name in report and not (of_servers_only and is_aggregator(device))
+        ]
+        if found:
+            total[name] = sum(found)
+    return total
 
 
 class ServerTraffic(TypedDict):

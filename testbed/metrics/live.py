@@ -26,6 +26,7 @@ from testbed.messages.agent_reports import (
     ProcessorTimesRead,
     TrafficStopped,
     UplinksSampled,
+    summed,
 )
 from testbed.messages.reports import EvaluationDue, RoleReport, ServerFinished, TrainingBegun
 from testbed.metrics.initial import of_plan
@@ -115,7 +116,8 @@ class LiveRun:
                     self._take_counters(ingress, egress)
                 case TrafficStopped():
                     self._take_counters(event.ingress, event.egress)
-                    self._take_capture(event.capture)
+                    others = {name: one["capture"] for name, one in event.others.items()}
+                    self._take_capture(summed({SERVER_NAME: event.capture, **others}))
                 case UplinksSampled(raw):
                     self._take_peers_samples(host, np.frombuffer(raw, COUNTS))
                 case ProcessesSampled():
@@ -152,7 +154,7 @@ class LiveRun:
                     self._take_virtual_time(report.run_time)
                 case TrainingBegun(host_time, server=0):
                     self._training = host_time
-                case ServerFinished():
+                case ServerFinished(late=None):  # of no aggregator, whose bytes are others
                     self._over = True
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.channel import readable
-from testbed.device_names import is_server
+from testbed.device_names import SERVER_NAME, is_aggregator, is_server
 from testbed.errors import SpecError
 from testbed.metrics.initial import of_recorded
 from testbed.metrics.recorded import Recorded, read_execution
@@ -85,11 +85,17 @@ class ReplayedRun:
         found = self._recorded.account("ingress", "ack_bytes")
         if found is None or not len(found[1]):
             return None
-        capture = (self._recorded.summary.get("traffic") or {}).get("capture") or {}
-        count = capture.get("acknowledgements")
+        traffic = self._recorded.summary.get("traffic") or {}
+        entries = traffic.get("servers") or {SERVER_NAME: traffic}
+        counts: list[int | None] = [
+            (entry.get("capture") or {}).get("acknowledgements")
+            for name, entry in entries.items()
+            if not is_aggregator(name)
+        ]
         when, size = found
-        if count is None:
+        if None in counts:
             return (when, size // _ACK) if not (size % _ACK).any() else None
+        count = sum(filter(None, counts))
         return when, np.round(size * (count / max(int(size[-1]), 1))).astype(np.int64)
 
     def _uplink_samples(self) -> tuple[UplinkMeter | None, npt.NDArray[np.void]]:
@@ -187,7 +193,8 @@ class ReplayedRun:
         if not self._served:
             state.egress |= state.ingress
         elif self._recorded.ledgers and summary.get("ingress_after_drain"):
-            connections = [c for one in self._recorded.ledgers for c in one.connections]
+            servers = (one for one in self._recorded.ledgers if not is_aggregator(one.of or ""))
+            connections = [c for one in servers for c in one.connections]
             state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
 
 

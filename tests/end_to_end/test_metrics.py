@@ -395,6 +395,25 @@ def test_metrics_of_peers_match_the_summary_and_a_replay(command: CommandLine) -
     same_afterwards(command, watched, unknown | uplinks)
 
 
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_what_passes_aggregators_is_no_traffic_of_the_server(command: CommandLine) -> None:
+    clusters = [{"name": name, "share": "50%"} for name in "ab"]
+    network = {"uplink": "50mbit", "clusters": clusters}
+    content = SMALL | {"algorithms": ["hierarchical"], "network": network}
+    watched = watch(command, content | {"training": {"updates": 10}})
+    found, summary = watched.final, watched.summary("hierarchical")
+    each = summary["traffic"]["servers"]
+    pure = value(found, "testbed_ingress_acknowledgements_total", "hierarchical")
+    assert pure == each["server"]["capture"]["acknowledgements"]
+    packets = value(found, "testbed_capture_packets_total", "hierarchical")
+    assert packets == sum(one["capture"]["records"] for one in each.values())
+    # Each of two aggregators pushes what it is sent: the model.
+    sent = value(found, "testbed_egress_bytes_total", "hierarchical", layer="message")
+    assert sent == pytest.approx(summary["ingress_after_drain"]["message_bytes"], rel=0.1)
+    same_afterwards(command, watched, UNKNOWN_AFTERWARDS)
+
+
 @pytest.mark.parametrize(("content", "label"), [(SERVED, "adacomp-0.05"), (PEERS, "peers")])
 def test_metrics_of_simulations_match_the_summary_and_a_replay(
     command: CommandLine, content: dict[str, Any], label: str

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyarrow import parquet
 
 from testbed.results.figures import ingress_charts
 from testbed.results.reading.curves import curves_of
@@ -22,6 +25,7 @@ from testbed.results.tables.verdict import verdict
 from tests.results.conftest import (
     EVERY,
     GREETINGS,
+    WORKERS,
     WriteRun,
     accounting_table,
     evaluations_table,
@@ -228,3 +232,37 @@ def test_a_step_is_where_every_easier_goal_is_reached(
         assert (point.value, point.cells(2)) == (row.value, row.cells(2)), goal
         seen.add(point.reached)
     assert seen == {0, 1, 2}
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_of_aggregators_only_what_they_push_to_the_server_is_ingress(
+    write_run: WriteRun, captured: bool
+) -> None:
+    tables = []
+    for at, workers in (("server", 4), ("aggregator-0", 10), ("aggregator-1", 10)):
+        table = accounting_table(20, 1_000_000, workers)
+        if at == "server":
+            names = pc.replace_substring(table["device"], "worker", "aggregator")
+            table = table.set_column(1, "device", names)
+        tables.append(table.append_column("server", pa.array([at] * len(table))))
+    of_server = tables[0].filter(pc.equal(tables[0]["direction"], "ingress"))
+    found = {"accounting": pa.concat_tables(tables), "traffic": traffic()} if captured else {}
+    directory = write_run("hierarchical", **found)
+    rows = parquet.read_table(directory / "updates.parquet")
+    aggregators = pa.array(WORKERS + np.arange(len(rows)) % 4, pa.int32())  # a is n + a
+    parquet.write_table(
+        rows.set_column(rows.column_names.index("worker"), "worker", aggregators),
+        directory / "updates.parquet",
+    )
+    run = RecordedRun.load(directory)
+    ingress = ingress_of(curves_of([run])[0])
+    assert sorted(ingress.workers) == [f"aggregator-{i}" for i in range(4)]
+    assert ingress.remarks[-1].startswith("its workers push to aggregators")
+    if captured:
+        known = pc.starts_with(of_server["device"], "aggregator")
+        expected = of_server.filter(known)["wire_bytes"].to_numpy().sum()
+    else:
+        expected = run.pushes["message_bytes"].to_numpy().sum()
+    assert ingress.worker_bytes.sum() == expected
+    rates = sum(rate.sum() for rate in ingress.rates.values()) * ingress.width
+    assert rates == pytest.approx(expected, rel=1e-4)

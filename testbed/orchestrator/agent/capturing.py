@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
 
 from testbed.channel import readable
 from testbed.errors import HostError
@@ -26,8 +25,6 @@ START_TIMEOUT = 300.0
 _STOP_TIMEOUT = 20.0
 REPORT_PERIOD = 1.0
 """Seconds between two progress reports of the capture, if they are asked for."""
-_Number: TypeAlias = Literal["records", "dropped", "left_out", "bytes", "acknowledgements"]
-_NUMBERS: tuple[_Number, ...] = get_args(_Number)
 
 
 class CaptureProcess:
@@ -114,20 +111,6 @@ class CaptureProcess:
         """End the capture of a run that was cut short, so that its files are closed."""
         if self._process.poll() is None:
             self._process.finish(3.0)
-
-
-def summed(reports: Sequence[CaptureReport | None]) -> CaptureReport | None:
-    """Add up the numbers in the progress reports of several captures; None before all have one."""
-    known = [report for report in reports if report is not None]
-    if not known or len(known) < len(reports):
-        return None
-    if len(known) == 1:
-        return known[0]
-    total = CaptureReport()
-    for name in _NUMBERS:
-        if name in known[0]:
-            total[name] = sum(report.get(name, 0) for report in known)
-    return total
 
 
 def _last_line(complaint: bytes) -> str:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.messages.agent_reports import CaptureReport, IngressRead, TrafficStopped
+from testbed.messages.agent_reports import CaptureReport, IngressRead, TrafficStopped, summed
 from testbed.messages.planned_nodes import PlannedTraffic
 from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX, Queues
 from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
 from testbed.orchestrator.agent.background_traffic import Background
-from testbed.orchestrator.agent.capturing import CaptureProcess, summed
+from testbed.orchestrator.agent.capturing import CaptureProcess
 from testbed.telemetry.traffic_files import capture_file
 from traffic.counters import COUNTS, Counts, Meter, read_all
 
@@ -113,7 +113,7 @@ class Observation:
 
     def capture_report(self) -> CaptureReport | None:
         """Return the captures' latest progress reports, added up; None before the first."""
-        return summed([capture.report() for capture in self._captures.values()])
+        return summed({device: capture.report() for device, capture in self._captures.items()})
 
     def read_ingress(self) -> dict[str, float]:
         """Return the sum of the counters of ingress over all counted devices; see ``together``.

@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed import number_text as q
-from testbed.device_names import BACKGROUND_NAME, EVALUATOR_NAME
+from testbed.device_names import (
+    BACKGROUND_NAME,
+    EVALUATOR_NAME,
+    aggregator_name,
+    is_aggregator,
+    peer_name,
+    worker_name,
+)
 from testbed.results.reading.curves import Curve, Floats
 from testbed.results.reading.journals import NoRunError, read_accounting
 from testbed.results.reading.recorded_run import RecordedRun
@@ -42,7 +49,8 @@ class IngressOverTime:
         width: seconds in a bin (the last may be shorter).
         rates: for each kind of bytes (``KINDS``) that occurred, bytes per second in each bin,
             mean over the runs; float64, shape (bins,).
-        workers: names of the workers of all runs, in the order of their shares, the least first.
+        workers: names of the workers of all runs, or of the aggregators that push for them, in the
+            order of their shares, the least first.
         worker_bytes: float64, shape (workers,): bytes that each sent in the whole run.
         worker_shares: float64, shape (workers,): those bytes ÷ the mean over the workers of its run.
         remarks: caveats on these numbers, a sentence each.
@@ -101,6 +109,10 @@ def ingress_of(curve: Curve) -> IngressOverTime:
             (damaged if isinstance(error, NoRunError) else without)
             + f"the bytes of the messages with which updates came, without headers{_others(curve)}"
         )
+    if any(map(_from_aggregators, counted)):
+        remarks.append(
+            "its workers push to aggregators: the bytes are those that aggregators push to the server"
+        )
     start, width, rates = _mean_rates(counted)
     names, sent, shares = _by_worker(curve.runs, counted)
     return IngressOverTime(
@@ -149,6 +161,10 @@ def merged_remarks(titles: Sequence[str], ingress: Sequence[IngressOverTime]) ->
     return tuple(f"{', '.join(names)}: {remark}." for remark, names in about.items())
 
 
+def _from_aggregators(counts: _Counted) -> bool:
+    return any(map(is_aggregator, counts.workers))
+
+
 def _captured(run: RecordedRun) -> _Counted:
     table = read_accounting(run.directory)
     devices = table.column("device").combine_chunks().dictionary_encode()
@@ -166,7 +182,7 @@ def _captured(run: RecordedRun) -> _Counted:
     workers = {
         name: int(wire[i + 1])
         for i, name in enumerate(known)
-        if name.startswith(("worker", "peer"))
+        if name.startswith(("worker", "peer", "aggregator"))
     }
     return _Counted(*sums, workers, captured=True)
 
@@ -179,8 +195,11 @@ def _applied(run: RecordedRun) -> _Counted:
     sums = _by_second(second, {"message_bytes": size})
     who, place = np.unique(worker, return_inverse=True)
     sent = np.bincount(place, size, minlength=len(who))
-    kind = "peer" if run.summary.peers else "worker"
-    workers = {f"{kind}-{i}": int(total) for i, total in zip(who, sent, strict=True)}
+    name_of, workers_of = peer_name if run.summary.peers else worker_name, run.manifest.workers
+    workers = {
+        name_of(i) if i < workers_of else aggregator_name(i - workers_of): int(total)
+        for i, total in zip(who.tolist(), sent, strict=True)
+    }
     return _Counted(*sums, workers, captured=False)
 
 
@@ -228,7 +247,7 @@ def _by_worker(
         # A worker that crashed before it sent anything counts as well.
         # Among peers, the one whose link was captured sends nothing to itself.
         expected = run.manifest.workers - bool(run.summary.peers and counts.captured)
-        silent = max(0, expected - len(counts.workers))
+        silent = 0 if _from_aggregators(counts) else max(0, expected - len(counts.workers))
         totals = [*counts.workers.values(), *[0] * silent]
         seed = f" (seed {run.manifest.seed})" if len(runs) > 1 else ""
         names += [

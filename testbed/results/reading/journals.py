@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
+from testbed.device_names import is_aggregator
 from testbed.errors import SpecError
 from testbed.untrusted_text import LARGEST_TABLE, printable, read_file
 
@@ -169,7 +170,8 @@ def read_accounting(directory: Path) -> Any:
     """Return the counts from a run's capture, a ``pyarrow.Table`` with the columns ``ACCOUNTING``.
 
     One row per second since training began (negative before), device and direction (``ingress`` is
-    towards the parameter server); ``wire_bytes`` is the sum of the columns after it.
+    towards the parameter server); ``wire_bytes`` is the sum of the columns after it. What was captured
+    at the links of aggregators is left out: it is no traffic of the server.
 
     Raises:
         NoRunError: the file exists but cannot be read, or lacks some of these columns.
@@ -180,7 +182,11 @@ def read_accounting(directory: Path) -> Any:
     path = directory / "traffic" / "accounting.parquet"
     schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in ACCOUNTING.items()])
     with whole(path):
-        return _columns(read_parquet(path), schema, f"the rows of {path}")
+        table = read_parquet(path)
+        if "server" in table.column_names:
+            at = map(str, table.column("server").to_pylist())
+            table = table.filter(pa.array([not is_aggregator(name) for name in at], pa.bool_()))
+        return _columns(table, schema, f"the rows of {path}")
 
 
 def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
