@@ -192,10 +192,17 @@ class ReplayedRun:
             state.capture = (capture["records"], capture["dropped"])
         if not self._served:
             state.egress |= state.ingress
-        elif self._recorded.ledgers and summary.get("ingress_after_drain"):
-            servers = (one for one in self._recorded.ledgers if not is_aggregator(one.of or ""))
-            connections = [c for one in servers for c in one.connections]
-            state.egress["message"] = sum(c.sent_bytes for c in connections if c.device)
+        elif summary.get("ingress_after_drain") and (sent := self._sent_messages()) is not None:
+            state.egress["message"] = sent
+
+    def _sent_messages(self) -> int | None:
+        """Return the bytes of the servers' messages; None if an account of them does not have all."""
+        servers = [one for one in self._recorded.ledgers if not is_aggregator(one.of or "")]
+        # A killed server's connections are in no ledger.
+        if not servers or any(one.server_kills for one in servers):
+            return None
+        connections = (one for ledgers in servers for one in ledgers.connections)
+        return sum(one.sent_bytes for one in connections if one.device)
 
 
 _ACK = 66

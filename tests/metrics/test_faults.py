@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from testbed.metrics.recorded import Recorded
 from testbed.metrics.replay import ReplayedRun
 from testbed.results.reading.recorded_faults import struck
 from testbed.results.reading.recorded_run import RecordedRun
+from testbed.runs.ledgers.ledgers import ConnectionLedger, Ledgers
 from testbed.telemetry.entries import FaultChanged, Noted
 from testbed.telemetry.event_kinds import EventKind
 from tests.metrics.running import Samples, page, planned, samples, simulated
@@ -241,6 +243,23 @@ def test_a_run_of_a_version_without_kinds_of_events_is_not_replayed(
     version = run.manifest.versions["testbed"]
     with pytest.raises(SpecError, match=f"written by testbed {version}.* replay it with that"):
         ReplayedRun(run)
+
+
+@pytest.mark.parametrize("kills", [0, 1])
+def test_a_replay_has_no_egress_of_a_server_that_was_killed(
+    real: tuple[Path, LiveRun], tmp_path: Path, kills: int
+) -> None:
+    directory = tmp_path / "small" / "time-5" / "asgd"
+    shutil.copytree(real[0], directory)
+    (directory / "traffic").mkdir(exist_ok=True)
+    sent = ConnectionLedger("worker-1", "10.77.0.1", 40_000, 0, 0, 0, 1_000, 0, None)
+    for of, times in (("server-0", 0), ("server-1", kills), ("aggregator-0", 0)):
+        ledgers = Ledgers("10.77.0.2", {}, captured=True, connections=[sent], server_kills=times)
+        replace(ledgers, of=of).save(directory / "traffic")
+    replay = ReplayedRun(RecordedRun.load(directory))
+    replay.advance(replay.duration)
+    told = exported(replay).get("testbed_egress_bytes_total")
+    assert told == (None if kills else {(*RUN, ("layer", "message")): 2_000})
 
 
 def test_a_replay_ends_as_the_run_did(real: tuple[Path, LiveRun]) -> None:
