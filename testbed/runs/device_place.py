@@ -17,7 +17,8 @@ from testbed.nodes.exec_in_node import Place, VisitError, visit
 from testbed.nodes.node_table import NodeTable, table_of
 from testbed.nodes.other_user import Owner, owner_of
 from testbed.nodes.run_names import AGENT
-from testbed.results.reading.recorded_faults import read_faults
+from testbed.number_text import as_duration
+from testbed.results.reading.recorded_faults import AWAY, read_faults
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.runs_on_host import agent_of
 from testbed.untrusted_text import printable
@@ -313,10 +314,18 @@ def _some(names: Sequence[str]) -> str:
 
 def _check_that_it_lives(run: RecordedRun, device: str) -> None:
     for one in read_faults(run.directory):
-        if one.device == device and one.kind == "kill" and one.ended is None:
+        if one.device != device or one.ended is not None:
+            continue
+        since = as_duration(one.began.time)
+        if one.kind == "kill":
             raise EntryError(
-                f"{device} of {run.id} is killed right now, by a fault that began at update "
-                f"{one.began.iteration:,}: wait until the fault ends, or enter another device"
+                f"{device} of {run.id} is killed right now, by a fault that began {since} after "
+                "training did: wait until the fault ends, if it does, or enter another device"
+            )
+        if one.kind == AWAY:
+            raise EntryError(
+                f"{device} of {run.id} is not there now, since {since} after training began: wait "
+                "until it arrives, if it does, or enter another device"
             )
 
 

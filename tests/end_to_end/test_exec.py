@@ -1,6 +1,7 @@
 """``testbed exec`` enters the devices and routers of a running run, with the terminal of a person."""
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -157,8 +158,18 @@ def test_a_killed_device_is_not_entered_and_ends_a_command(command: CommandLine)
     assert "worker-1 was killed" in staying.said
     until((run.run_directory / "faults.jsonl").read_text, "the record of the fault")
     killed = assert_one_sentence(inside(command, run, "worker-1", "ls"), 125)
-    assert "is killed right now" in killed
+    assert "is killed right now, by a fault that began 6" in killed
     assert run.process.poll() is None
+
+
+def test_a_device_that_is_away_is_not_entered(command: CommandLine) -> None:
+    classes = [{"name": "here", "number": 1}, {"name": "late", "number": 1, "arrives": "1h"}]
+    run = command.start_run(ENDLESS | {"devices": {"workers": 2, "classes": classes}})
+    run.until_training()
+    record = until((run.run_directory / "faults.jsonl").read_text, "the record of the absence")
+    (late,) = json.loads(record.splitlines()[0])["devices"]
+    refused = assert_one_sentence(inside(command, run, late, "ls"), 125)
+    assert "is not there now, since 0.0 s after training began" in refused
 
 
 def test_commands_end_with_their_run_and_leave_nothing(command: CommandLine) -> None:
