@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DIFFERENT = 5
 """The exit status if curves do not agree; 3 and 4 are of runs that are not completed."""
+VALUES = {"value": "", "dilated_value": "dilated_"}
+"""What stands before the name of the quality in the keys of JSON."""
 Existing = typer.Option(
     metavar="RUN", help="Take this execution, as `testbed show` takes it, instead of a new one."
 )
@@ -61,7 +63,9 @@ def dilate(
     if not 1 < factor <= 1e6:
         raise SpecError(f"--factor {factor:g}: give a number above 1, up to 1e6")
     loaded = load_any(spec, set_ or (), seed)
-    exact = Fraction(factor).limit_denominator(10**6)
+    if not tolerance >= 0:
+        raise SpecError(f"--tolerance {tolerance:g}: give a share of the whole run's, 0 or more")
+    exact = Fraction(repr(factor))
     longer = make_dilated(loaded, exact, out / dilated_name(loaded, exact))
     pairs: list[tuple[RecordedRun, ...]] = []
     for own, taken in ((loaded, original), (longer, dilated)):
@@ -124,10 +128,17 @@ def _as_json(
     remarks: list[str],
 ) -> dict[str, Any]:
     times, ingress = found.greatest
+    own = {name: f"{which}{found.quality.name}" for name, which in VALUES.items()}
+    points = [
+        {own.get(name, name): value for name, value in asdict(point).items()}
+        for point in found.points
+    ]
     return {
         "original": first.id,
         "dilated": second.id,
-        **asdict(found),
+        "factor": found.factor,
+        "quality": found.quality.record(),
+        "points": points,
         "greatest_time_difference": times,
         "greatest_ingress_difference": ingress,
         "tolerance": tolerance,

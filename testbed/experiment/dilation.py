@@ -94,6 +94,9 @@ def dilated(spec: AnySpec, factor: Fraction, folder: Path) -> Spec:
             "network.graph: the rates and delays of a graph are its file's, which is not dilated: take "
             "the graph out"
         )
+    silence = None
+    if "suspect_after" not in spec.devices.model_fields_set:
+        silence = _default_silence(spec)
     folder.mkdir(parents=True, exist_ok=True)
     longer = _Dilation(factor, folder).section(spec)
     named = tuple(
@@ -101,11 +104,9 @@ def dilated(spec: AnySpec, factor: Fraction, folder: Path) -> Spec:
         for options, label in zip(longer.algorithms, labels(spec.algorithms), strict=True)
     )
     changes: dict[str, Any] = {"name": dilated_name(spec, factor), "algorithms": named}
-    if "suspect_after" not in spec.devices.model_fields_set:
-        after = _default_silence(spec)
-        if after is not None:
-            update = {"suspect_after": after * float(factor)}
-            changes["devices"] = longer.devices.model_copy(update=update)
+    if silence is not None:
+        update = {"suspect_after": silence * float(factor)}
+        changes["devices"] = longer.devices.model_copy(update=update)
     path = folder / "dilated.yaml"
     path.write_text(dump(longer.model_copy(update=changes)), encoding="utf-8")
     return load_resolved(path)
@@ -113,7 +114,7 @@ def dilated(spec: AnySpec, factor: Fraction, folder: Path) -> Spec:
 
 def dilated_name(spec: AnySpec, factor: Fraction) -> str:
     """Return the name of a dilated experiment."""
-    return f"{spec.name}-x{float(factor):g}"
+    return f"{spec.name}-x{float(factor):.15g}"  # no exponent up to the greatest factor
 
 
 def _default_silence(spec: Spec) -> float | None:

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.fidelity.section import Fidelity
 from testbed.json_dataclasses import of_plain
-from tests.end_to_end.conftest import SMALL, CommandLine
+from tests.end_to_end.conftest import SMALL, CommandLine, assert_one_sentence
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
 
@@ -55,3 +55,6 @@ def test_twice_the_time_is_half_the_speed_and_both_runs_tell_of_their_host(
     assert "the curves DIFFER" in differing.stdout
     assert "did not keep up" in differing.stdout or "kept up" in differing.stdout
     assert "not dilated: the kernel's TCP" in differing.stdout
+    for tolerance in ("nan", "-0.1"):
+        refused = command.do("dilate", str(path), *again[:-1], tolerance)
+        assert f"--tolerance {tolerance}: give a share" in assert_one_sentence(refused, 2)

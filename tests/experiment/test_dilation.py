@@ -201,7 +201,7 @@ def test_under_the_virtual_clock_time_over_the_factor_is_exact(tmp_path: Path) -
         found = compared(original, slower, 4.0)
         assert found.greatest == (0.0, 0.0)
         assert found.agrees(0.0)
-        assert all(point.accuracy == point.dilated_accuracy for point in found.points)
+        assert all(point.value == point.dilated_value for point in found.points)
 
 
 def test_a_default_of_seconds_is_longer_too(tmp_path: Path) -> None:
@@ -212,7 +212,16 @@ def test_a_default_of_seconds_is_longer_too(tmp_path: Path) -> None:
     assert "suspect_after" not in devices.model_fields_set
     both = written(tmp_path, algorithms=["asgd", "sync-sgd"], devices={"workers": 5})
     with pytest.raises(SpecError, match=r"devices\.suspect_after: .* one algorithm at a time"):
-        dilated(load(both), FOUR, tmp_path / "made")
+        dilated(load(both), FOUR, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.parametrize("factor", ["1.0000001", "2.5", "999999.5", "1000000"])
+def test_every_factor_makes_a_name(tmp_path: Path, factor: str) -> None:
+    plain = {"network": {}, "devices": {"workers": 5}, "faults": []}
+    spec = load(written(tmp_path, algorithms=["asgd"], **plain))
+    longer = dilated(spec, Fraction(factor), tmp_path / "made")
+    assert longer.name == f"{spec.name}-x{factor}"
 
 
 def test_what_cannot_be_dilated_is_refused(tmp_path: Path) -> None:

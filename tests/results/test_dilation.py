@@ -9,7 +9,7 @@ from testbed.errors import RunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.results.tables.dilation_table import compared
 from testbed.results.tables.table import plain_text
-from tests.results.conftest import WriteRun
+from tests.results.conftest import WriteRun, evaluations_table
 
 
 def written(write_run: WriteRun, name: str, factor: float, late: float = 0.0) -> RecordedRun:
@@ -54,3 +54,14 @@ def test_runs_of_other_numbers_of_updates_are_not_compared(write_run: WriteRun) 
     shorter = RecordedRun.load(write_run("shorter", count=150))
     with pytest.raises(RunError, match=r"made 150 updates and .* 200: only runs that made all"):
         compared(original, shorter, 4.0)
+
+
+def test_runs_without_an_accuracy_are_shown_by_what_they_measure(write_run: WriteRun) -> None:
+    table = evaluations_table(200, 1_000_000)
+    none = pa.array(np.full(len(table), np.nan))
+    regression = table.set_column(table.schema.get_field_index("accuracy"), "accuracy", none)
+    run = RecordedRun.load(write_run("regression", evaluations=regression))
+    found = compared(run, run, 1.0)
+    assert plain_text(found).splitlines()[0].split()[-2:] == ["loss", "dilated"]
+    last = float(table["loss"][-1].as_py())
+    assert [found.points[-1].value, found.points[-1].dilated_value] == [last, last]

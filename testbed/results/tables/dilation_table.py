@@ -8,19 +8,11 @@ import numpy.typing as npt
 
 from testbed import number_text as q
 from testbed.errors import RunError
+from testbed.results.reading.curves import quality_of
+from testbed.results.reading.quality import ACCURACY, Quality
 from testbed.results.reading.recorded_run import RecordedRun
 
-HEADINGS = (
-    "update",
-    "time",
-    "dilated ÷ factor",
-    "differ",
-    "ingress",
-    "dilated",
-    "differ",
-    "accuracy",
-    "dilated",
-)
+HEADINGS = ("update", "time", "dilated ÷ factor", "differ", "ingress", "dilated", "differ")
 POINTS = 10
 """The number of points at which curves are compared, evenly spread over the run."""
 
@@ -33,7 +25,8 @@ class DilationPoint:
         update: the number of updates.
         time, dilated_time: when each run had made them, in seconds; the second ÷ the factor.
         ingress, dilated_ingress: bytes of messages in each run at ``time``, and at ``time`` · factor.
-        accuracy, dilated_accuracy: of the last evaluation at this update or before; None before one.
+        value, dilated_value: of the runs' quality at the last evaluation at this update or before;
+            None before one.
     """
 
     update: int
@@ -41,21 +34,27 @@ class DilationPoint:
     dilated_time: float
     ingress: int
     dilated_ingress: int
-    accuracy: float | None
-    dilated_accuracy: float | None
+    value: float | None
+    dilated_value: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class DilationComparison:
-    """The curves of two runs, first update to last; ``factor`` is that of the second run's times."""
+    """The curves of two runs, first update to last; ``factor`` is that of the second run's times.
+
+    Attributes:
+        quality: of which points have values, such as the accuracy.
+    """
 
     factor: float
+    quality: Quality
     points: Sequence[DilationPoint]
 
     @property
     def headings(self) -> Sequence[str]:
         """The columns' headings."""
-        return HEADINGS
+        own = self.quality.name if self.quality == ACCURACY else self.quality.heading
+        return (*HEADINGS, own, "dilated")
 
     @property
     def cells(self) -> Sequence[Sequence[str]]:
@@ -69,8 +68,8 @@ class DilationComparison:
                 q.as_bytes(one.ingress),
                 q.as_bytes(one.dilated_ingress),
                 _percent(self._more(one)),
-                q.as_decimal(one.accuracy, 2),
-                q.as_decimal(one.dilated_accuracy, 2),
+                self.quality.text(one.value),
+                self.quality.text(one.dilated_value),
             )
             for one in self.points
         ]
@@ -106,6 +105,7 @@ def compared(original: RecordedRun, longer: RecordedRun, factor: float) -> Dilat
         )
     if not first.reached(first.last):
         raise RunError(f"no time passed in {original.id}: give it `waiting`, `compute` or links")
+    quality = quality_of((original, longer))
     updates = sorted({round(first.last * n / POINTS) or 1 for n in range(1, POINTS + 1)})
     points = [
         DilationPoint(
@@ -114,12 +114,12 @@ def compared(original: RecordedRun, longer: RecordedRun, factor: float) -> Dilat
             second.reached(update) / factor,
             first.received(time),
             second.received(time * factor),
-            first.accuracy(update),
-            second.accuracy(update),
+            first.value(update, quality),
+            second.value(update, quality),
         )
         for update in updates
     ]
-    return DilationComparison(factor, points)
+    return DilationComparison(factor, quality, points)
 
 
 class _Curve:
@@ -145,10 +145,10 @@ class _Curve:
         count = int(np.searchsorted(self._arrived, time * (1 + 1e-12), side="right"))
         return int(self._bytes[count - 1]) if count else 0
 
-    def accuracy(self, update: int) -> float | None:
-        """Return the accuracy at the last evaluation until an update."""
+    def value(self, update: int, quality: Quality) -> float | None:
+        """Return the value of a quality at the last evaluation until an update."""
         place = int(np.searchsorted(self._evaluations.iteration, update, side="right")) - 1
-        return float(self._evaluations.accuracy[place]) if place >= 0 else None
+        return float(self._evaluations.of(quality)[place]) if place >= 0 else None
 
 
 def _percent(share: float) -> str:
