@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -40,11 +40,16 @@ class ServerHalf(Stateful, ABC):
             left, the run ends as failed.
         deadline: when ``expire`` is to be called, in seconds of the run's clock; None: there is no time
             limit, or it is over. It may be set by any other method.
+        fit: returns an update as it is to be pushed at a version, where a model shares its buffers and
+            the learning rate has a schedule; None: as it came. Whoever makes the half sets it.
     """
+
+    not_saved: ClassVar[frozenset[str]] = frozenset({"fit"})
 
     protocol: Protocol = "pull"
     needed: int = 1
     deadline: float | None = None
+    fit: Callable[[Update, int], Update] | None = None
 
     def __init__(self, parameters: FloatVector) -> None:
         self.parameters = parameters

@@ -10,10 +10,12 @@ Where they live, and whose they are, is an option of the model:
     The buffers of floating-point numbers follow the parameters in the flat vector: they live at the
     server, travel with the parameters, and an evaluation reads them. A worker's gradient of them is
     (β − β′) / α, with their values β before the computation and β′ after it, and α the learning rate
-    at its base version. An algorithm whose step is −α times a mean of whole gradients moves them to the
-    mean of the workers' β′. ASGD's step is −α / max(1, σ), and moves β by (β′ − β) / max(1, σ): within
-    one staleness, σ updates, by about one worker's change. β follows the statistics as one worker's
-    would, and does not overshoot as long as BatchNorm's momentum is below 1/e (torch's is 0.1).
+    of the experiment; under a schedule the server makes it that of its own step
+    (``testbed.training.shared_buffers``). An algorithm whose step is −α times a mean of whole gradients
+    moves them to the mean of the workers' β′. ASGD's step is −α / max(1, σ), and moves β by
+    (β′ − β) / max(1, σ): within one staleness, σ updates, by about one worker's change. β follows the
+    statistics as one worker's would, and does not overshoot as long as BatchNorm's momentum is below
+    1/e (torch's is 0.1).
     Rules with momentum, look-ahead or a penalty move buffers as ASGD does (``Layout.buffers``).
 
 ``per-worker``

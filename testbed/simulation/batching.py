@@ -108,10 +108,7 @@ class Batching(Stateful):
             gradients, losses = self._workers.gradients(rows, indices, out, moves)
         on_host = gradients.cpu().numpy()
         for begun, gradient, loss in zip(together, on_host, losses.tolist(), strict=True):
-            self._objective.complete(
-                *(gradient, sent[begun.parts], self._workers.vector.parameters),
-                min(begun.versions),
-            )
+            self._objective.complete(gradient, sent[begun.parts], self._workers.vector.parameters)
             begun.result = gradient, loss
             begun.release(self._versions)
             self.drop(begun)

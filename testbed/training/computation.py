@@ -12,6 +12,7 @@ import numpy.typing as npt
 from testbed.algorithms import algorithm_named
 from testbed.algorithms.aggregator_half import AggregatorHalf
 from testbed.algorithms.interface import Algorithm, AsynchronousOptions, Conditions, Options
+from testbed.algorithms.learning_rate import RateSchedule
 from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
@@ -31,6 +32,7 @@ from testbed.training.objective import PLAIN, Objective
 from testbed.training.own_buffers import KeptBuffers
 from testbed.training.pushed_parts import Encoded, PushedParts
 from testbed.training.settings import Settings
+from testbed.training.shared_buffers import SharedBuffers
 from testbed.updates import FloatVector, Layout, Update, checked
 
 
@@ -162,6 +164,8 @@ def server_half(settings: Settings, layout: Layout, parameters: FloatVector) -> 
             f"{type(half).__name__}.protocol is '{half.protocol}', and {algorithm.__name__}.protocol() "
             f"returns '{algorithm.protocol(options)}', by which workers get parameters: let them agree"
         )
+    if layout.buffers and isinstance(settings.rate, RateSchedule):
+        half.fit = SharedBuffers(layout.parameters, settings.rate, settings.rate.alpha).fit
     return half
 
 
@@ -352,11 +356,9 @@ class Computation:
             np.copyto(parameters, self._own)
         self._buffers.put(learner)
         for step, one in enumerate(drawn.batches[:-1]):
-            gradient, _ = self._objective.gradient(learner, self._batches, one, version)
+            gradient, _ = self._objective.gradient(learner, self._batches, one)
             half.local(step, parameters, gradient, version)
-        gradient, loss = self._objective.gradient(
-            learner, self._batches, drawn.batches[-1], version
-        )
+        gradient, loss = self._objective.gradient(learner, self._batches, drawn.batches[-1])
         self._buffers.take(learner)
         if not leg.pushes:
             self._buffers.commit()

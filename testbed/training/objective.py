@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from testbed.algorithms.learning_rate import ConstantRate, LearningRate
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
 from testbed.training.settings import Settings
@@ -20,26 +19,24 @@ class Objective:
     """The rule by which every device of a run computes its gradients; it keeps nothing between them.
 
     Attributes:
-        learning_rate: α at each version, by which the changes of shared buffers are divided.
+        alpha: α, the experiment's learning rate whatever the schedule, by which the changes of shared
+            buffers are divided; the server makes of them steps at the rate of its own version
+            (``testbed.training.shared_buffers``).
         weight_decay: λ: the gradient is that of the loss plus λ/2 · ‖θ‖².
         clip: the most that the norm of the loss's gradient may be; None: any.
     """
 
-    learning_rate: LearningRate
+    alpha: float
     weight_decay: float = 0.0
     clip: float | None = None
 
-    def gradient(
-        self, learner: Learner, batches: Batches, draw: Draw, version: int
-    ) -> tuple[FloatVector, float]:
+    def gradient(self, learner: Learner, batches: Batches, draw: Draw) -> tuple[FloatVector, float]:
         """Return the gradient of what was drawn at the learner's parameters, and the loss."""
         gradient, loss = learner.gradient(*batches.gather(draw), draw.layers)
-        self.complete(gradient, learner.parameters, learner.statistics.start, version)
+        self.complete(gradient, learner.parameters, learner.statistics.start)
         return gradient, loss
 
-    def complete(
-        self, gradient: FloatVector, parameters: FloatVector, own: int, version: int
-    ) -> None:
+    def complete(self, gradient: FloatVector, parameters: FloatVector, own: int) -> None:
         """Complete the gradient of the loss, in place.
 
         Args:
@@ -50,7 +47,7 @@ class Objective:
         if self.clip is not None or self.weight_decay:
             self._regularise(gradient[:own], parameters)
         if own < len(gradient):
-            gradient[own:] /= self.learning_rate(version)
+            gradient[own:] /= self.alpha
 
     def _regularise(self, gradient: FloatVector, parameters: FloatVector) -> None:
         """Clip the gradient of the loss, and add that of the decay."""
@@ -64,10 +61,10 @@ class Objective:
             own.add_(theta, alpha=self.weight_decay)
 
 
-PLAIN = Objective(ConstantRate(1.0))
+PLAIN = Objective(1.0)
 """The gradient of the loss alone."""
 
 
 def objective(settings: Settings) -> Objective:
     training = settings.training
-    return Objective(settings.rate, training.weight_decay, training.clip)
+    return Objective(settings.rate.alpha, training.weight_decay, training.clip)

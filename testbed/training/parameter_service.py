@@ -68,12 +68,15 @@ Apply: TypeAlias = Callable[[ServerHalf, int, Pushed, float], int | None]
 
 def apply_update(half: ServerHalf, worker: int, push: Pushed, time: float) -> int | None:
     """Give a worker's update to the algorithm, without measuring how long that takes."""
-    assert push.update is not None
+    update = push.update
+    assert update is not None
+    if half.fit is not None:
+        update = half.fit(update, half.version)
     if push.count:
         return half.push_sum(
-            worker, push.update, push.base_version, push.count, loss=push.loss, time=time
+            worker, update, push.base_version, push.count, loss=push.loss, time=time
         )
-    return half.push(worker, push.update, push.base_version, loss=push.loss, time=time)
+    return half.push(worker, update, push.base_version, loss=push.loss, time=time)
 
 
 class ParameterService(Stateful):

@@ -107,7 +107,7 @@ class PeerComputation:
         assert self._batches is not None
         np.copyto(learner.parameters, self.half.parameters)
         self._buffers.put(learner)
-        found = self._objective.gradient(learner, self._batches, drawn, self._base)
+        found = self._objective.gradient(learner, self._batches, drawn)
         self._buffers.take(learner)
         return found
 
