@@ -1,5 +1,6 @@
 """``testbed dilate``: an experiment beside the same one with every time longer, and rates lower."""
 
+import shlex
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ from testbed.number_text import as_share
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
+    from testbed.execution import ExecutionResult
     from testbed.results.reading.recorded_run import RecordedRun
     from testbed.results.tables.dilation_table import DilationComparison
 
@@ -71,11 +73,13 @@ def dilate(
     for own, taken in ((loaded, original), (longer, dilated)):
         if taken is None:
             check(plans_of(own), out)
-    for own, taken in ((loaded, original), (longer, dilated)):
+    for own, taken, option in ((loaded, original, "original"), (longer, dilated, "dilated")):
         named = taken
         if named is None:
             with displayed() as watch:
-                named = str(execute(own, out, watch, report=False).directory)
+                result = execute(own, out, watch, report=False)
+            _require_complete(result, option)
+            named = str(result.directory)
         pairs.append(all_runs([named], out))
     if len(pairs[0]) != len(pairs[1]):
         counts = f"{len(pairs[0])} and {len(pairs[1])} runs"
@@ -98,6 +102,21 @@ def dilate(
             "is; take fewer devices, a faster host, or the virtual clock",
             DIFFERENT,
         )
+
+
+def _require_complete(result: "ExecutionResult", option: str) -> None:
+    """Refuse to go on after a run that was interrupted or has failed."""
+    from testbed.run_endings import is_complete, worst
+    from testbed.runs.ending import incomplete
+
+    if (ended := worst(result.summaries)) is None or is_complete(ended["ended"]):
+        return
+    goes_on = ended["ended"] == "interrupted"
+    where = shlex.quote(str(result.directory))
+    more = (
+        f"; `testbed resume {where}` goes on where it stopped, and --{option} {where} takes it then"
+    )
+    raise incomplete(ended, more if goes_on else "")
 
 
 def _print(

@@ -58,3 +58,23 @@ def test_twice_the_time_is_half_the_speed_and_both_runs_tell_of_their_host(
     for tolerance in ("nan", "-0.1"):
         refused = command.do("dilate", str(path), *again[:-1], tolerance)
         assert f"--tolerance {tolerance}: give a share" in assert_one_sentence(refused, 2)
+
+
+def test_after_an_interruption_the_longer_run_is_not_begun(command: CommandLine) -> None:
+    path = command.spec(EXPERIMENT | {"training": {"updates": 10_000}})
+    started = command.start("dilate", path, "--out", str(command.out))
+    started.until_training()
+    started.interrupt()
+    assert started.wait() == 130
+    (directory,) = (command.out / "small").iterdir()
+    assert f"`testbed resume {directory}` goes on where it stopped, and --original" in started.said
+    assert [one.name for one in (command.out / "small-x4").iterdir()] == ["dilated.yaml"]
+
+
+def test_after_a_failure_the_longer_run_is_not_begun(command: CommandLine) -> None:
+    faults = [{"who": "each", "when": {"time": "100ms"}, "how": "kill"}]
+    path = command.spec(EXPERIMENT | {"clock": "virtual", "engine": "simulation", "faults": faults})
+    done = command.do("dilate", path, "--out", str(command.out))
+    assert done.returncode == 1
+    assert "asgd failed: " in done.stderr.splitlines()[-1]
+    assert [one.name for one in (command.out / "small-x4").iterdir()] == ["dilated.yaml"]
