@@ -27,8 +27,9 @@ class LinkBytes:
         direction: ``uplink``, from the node to the router, or ``downlink``.
         rate: bit/s as asked; None if it is not limited.
         delay: seconds as asked.
-        bytes: on the wire at an MTU of 1,500, without the traffic of devices that only observe.
-        frames: likewise; None in a simulation.
+        bytes: on the wire at an MTU of 1,500, without the traffic of devices that only observe; None if
+            only a host that was lost has counted them.
+        frames: likewise; None in a simulation, too.
         dropped: frames that were lost or had no room; None in a simulation. Where neither loss, damage,
             jitter nor a queue is asked for, they are counted as they were handed over, several at once.
         seconds: the time by the run's clock in which they passed.
@@ -42,7 +43,7 @@ class LinkBytes:
     direction: Literal["uplink", "downlink"]
     rate: Whole | None
     delay: float
-    bytes: Whole
+    bytes: Whole | None
     frames: Whole | None
     dropped: Whole | None
     seconds: float

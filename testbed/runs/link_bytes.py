@@ -19,7 +19,7 @@ class LinkCounts(NamedTuple):
 def rows(
     plan: AnyPlan, counted: Mapping[Direction, LinkCounts], seconds: float
 ) -> Iterator[LinkBytes]:
-    """Yield a row for each direction that was counted, in the order of the links.
+    """Yield a row for each direction of the links that were counted, in the order of the links.
 
     A machine with a co-located server is a device here; the links inside it are none.
 
@@ -30,12 +30,10 @@ def rows(
     machines = set(plan.machines)
     routers = set(network.routers) - machines
     for link in network.links:
-        if link.router in machines:
+        both = [(up, counted.get((link.index, up))) for up in (True, False)]
+        if link.router in machines or all(counts is None for _, counts in both):
             continue
-        for up in (True, False):
-            counts = counted.get((link.index, up))
-            if counts is None:
-                continue
+        for up, counts in both:
             shape = link.uplink if up else link.downlink
             most = (shape.rate or 0) * seconds / 8
             yield LinkBytes(
@@ -46,11 +44,11 @@ def rows(
                 direction="uplink" if up else "downlink",
                 rate=shape.rate,
                 delay=shape.delay,
-                bytes=counts.bytes,
-                frames=counts.frames,
-                dropped=counts.dropped,
+                bytes=counts.bytes if counts else None,
+                frames=counts.frames if counts else None,
+                dropped=counts.dropped if counts else None,
                 seconds=seconds,
-                utilisation=counts.bytes / most if most else None,
+                utilisation=counts.bytes / most if counts and most else None,
             )
 
 

@@ -18,6 +18,7 @@ import yaml
 
 import testbed
 from bench.hosts import Hosts
+from testbed.execution import write_results
 from testbed.nodes import run_names
 from tests.end_to_end.conftest import HomeCommands, until, warm_hosts
 from tests.end_to_end.warm import WarmCommand
@@ -75,6 +76,9 @@ SPEC = {
         },
     ],
 }
+
+
+_UPLINK = [("node", "=", "worker-4"), ("direction", "=", "uplink")]
 
 
 @dataclass
@@ -284,6 +288,9 @@ def test_a_host_that_dies_is_the_death_of_its_devices(hosts: Spread) -> None:
     summary = json.loads(file.read_bytes())
     assert (summary["updates"], summary["workers_lost"]) == (70, 2)
     assert summary["traffic"]["reconciled"], summary["traffic"]["differences"]
+    write_results(file.parents[1])
+    (lost, *_) = pq.read_table(file.parent / "traffic/links.parquet", filters=_UPLINK).to_pylist()
+    assert (lost["rate"], lost["bytes"]) == (20_000_000, None)
     events = [json.loads(line) for line in file.with_name("events.jsonl").read_text().splitlines()]
     died = [one["device"] for one in events if one["kind"] == "died"]
     assert [one["kind"] for one in events].count("host-lost") == 1

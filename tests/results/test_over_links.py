@@ -77,6 +77,22 @@ def test_devices_that_are_alike_are_one_row(write_run: WriteRun) -> None:
     ]
 
 
+def test_bytes_that_only_a_lost_host_has_counted_are_unknown(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    unknown = {"bytes": None, "frames": None, "dropped": None, "utilisation": None}
+    lost = link("worker-0", 2, "campus", up=10**5)
+    lost[0] |= unknown
+    run = write(write_run(), lost, *SMALL[2:])
+    assert link_use_rows(run)[0][2:4] == ("200 kB each", "8.0 %")
+    alone = write(run.directory, lost, SMALL[0])
+    assert link_use_rows(alone)[0][2:] == (q.UNKNOWN, q.UNKNOWN, "10 Mbit/s", "200 kB", "8.0 %")
+    assert write_report([alone], tmp_path / "report.html").exists()
+    older = write(run.directory, lost[1:], *SMALL[2:])
+    assert [cells[0] for cells in link_use_rows(older)] == ["worker-1", "campus to core"]
+    assert write_report([older], tmp_path / "report.html").exists()
+
+
 def test_devices_of_other_classes_have_rows_of_their_own(write_run: WriteRun) -> None:
     classes = [{"name": "phones", "devices": [1]}, {"name": "boards", "devices": [0]}]
     rows = link_use_rows(write(write_run(classes=classes), *SMALL))

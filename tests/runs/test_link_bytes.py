@@ -79,13 +79,23 @@ def test_drops_that_nobody_asked_for_are_told(plan: Plan) -> None:
 
 
 def test_without_time_there_is_no_use(plan: Plan) -> None:
-    (row,) = rows(plan, {(0, False): LinkCounts(10)}, 0.0)
+    _, row = rows(plan, {(0, False): LinkCounts(10)}, 0.0)
     assert row.bytes == 10 and row.utilisation is None
+
+
+def test_of_a_link_that_was_counted_in_part_the_other_direction_is_unknown(plan: Plan) -> None:
+    """Only the host of a device counts its uplink, and that host may be lost."""
+    link = next(one for one in plan.links if one.node == "worker-0")
+    up, down = rows(plan, {(link.index, False): LinkCounts(10, 1, 0)}, 2.0)
+    assert (up.direction, up.rate) == ("uplink", plan.asked_network.shape((link.index, True)).rate)
+    assert (up.bytes, up.frames, up.dropped, up.utilisation) == (None, None, None, None)
+    assert (down.direction, down.bytes) == ("downlink", 10)
 
 
 def test_what_was_written_is_read(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "traffic").mkdir()
-    written = list(rows(plan, {(0, True): LinkCounts(1, 1, 0), (0, False): LinkCounts(2)}, 1.5))
+    counted = {(0, True): LinkCounts(1, 1, 0), (0, False): LinkCounts(2), (2, False): LinkCounts(3)}
+    written = list(rows(plan, counted, 1.5))
     write_links(tmp_path / "traffic", written)
     assert [str(use)[len("LinkBytes") :] for use in read_over_links(tmp_path)] == [
         str(row)[len("LinkBytes") :] for row in written

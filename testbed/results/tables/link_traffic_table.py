@@ -79,10 +79,10 @@ def _cells(name: str, wires: Sequence[Wire]) -> tuple[str, ...]:
     found = [name]
     for ways in ([wire.up for wire in wires], [wire.down for wire in wires]):
         used = [way.utilisation for way in ways if way.utilisation is not None]
-        sizes = [way.bytes or 0 for way in ways]
+        sizes = [way.bytes for way in ways if way.bytes is not None]
         found += [
             link_labels.asked(ways),
-            link_labels.span(sizes, q.as_bytes) + each,
+            link_labels.span(sizes, q.as_bytes) + each if sizes else q.UNKNOWN,
             link_labels.span(used, link_labels.as_percent) if used else q.UNKNOWN,
         ]
     return tuple(found)
@@ -95,12 +95,14 @@ def _most(wire: Wire) -> float:
 
 
 def _wires(uses: Sequence[LinkBytes]) -> list[Wire]:
+    """Return the links that have a row for each direction: older runs lack those of lost hosts."""
     ways: dict[int, dict[str, LinkBytes]] = {}
     for use in uses:
         ways.setdefault(use.link, {})[use.direction] = use
     return [
         Wire(up.node, up.router, up.device, _way(up), _way(both["downlink"]))
         for both in ways.values()
+        if len(both) == 2
         for up in (both["uplink"],)
     ]
 
