@@ -12,7 +12,7 @@ from testbed.telemetry.json_text import json_text
 from testbed.untrusted_text import printable
 
 if TYPE_CHECKING:
-    from testbed.doctor.findings import Finding
+    from testbed.doctor.findings import Finding, Leftover
 
 
 def doctor(as_json: AsJson = False, hosts: Hosts = None) -> None:
@@ -74,33 +74,41 @@ def clean(hosts: Hosts = None) -> None:
     """
     from testbed.doctor import cleaning
 
-    if hosts is None:
-        _print_removed(cleaning.clean())
-        return
+    problems = _print_cleaned(cleaning.clean()) if hosts is None else _clean_hosts(hosts)
+    if problems:
+        raise HostError("; ".join(problems))
+
+
+def _clean_hosts(named: str) -> list[str]:
+    """Clean this host and the others; return what did not work."""
+    from testbed.doctor import cleaning
     from testbed.orchestrator.hosts.hosts_examination import THIS_HOST
     from testbed.orchestrator.hosts.member import Member
     from testbed.orchestrator.hosts.spread import secret_of
     from testbed.ray_cluster.ray_hosts import named_hosts
 
-    failed = []
-    with named_hosts(hosts) as file:
+    with named_hosts(named) as file:
         secret = secret_of(file)
-        _print_removed(cleaning.clean(), f"{THIS_HOST}: ")
+        problems = _print_cleaned(cleaning.clean(), f"{THIS_HOST}: ")
         for other in file.others:
             try:
                 member = Member.called(other, secret)
                 with member.connection.socket:
-                    _print_removed(member.cleaned(), f"host {other.name}: ")
+                    problems += _print_cleaned(member.cleaned(), f"host {other.name}: ")
             except HostError as error:
-                failed.append(str(error))
-    if failed:
-        raise HostError("; ".join(failed))
+                problems.append(str(error))
+    return problems
 
 
-def _print_removed(removed: Iterable[str], where: str = "") -> None:
-    nothing = True
-    for name in removed:
+def _print_cleaned(leftovers: "Iterable[Leftover]", where: str = "") -> list[str]:
+    """Print what has been removed; return a sentence on each leftover that has not been."""
+    nothing, problems = True, []
+    for one in leftovers:
         nothing = False
-        typer.echo(printable(f"{where}removed {name}"))
+        if one.problem:
+            problems.append(f"{where}{one.name} is not removed: {one.problem}")
+        else:
+            typer.echo(printable(f"{where}removed {one.name}"))
     if nothing:
         typer.echo(f"{where}nothing to remove: no killed run left anything")
+    return problems

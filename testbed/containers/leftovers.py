@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import docker
-from docker.errors import NotFound
 from docker.models.containers import Container
 
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL
@@ -28,32 +27,17 @@ def containers(client: docker.DockerClient) -> Iterator[Container]:
             yield container
 
 
-def remove_containers(client: docker.DockerClient) -> list[str]:
-    """Remove the containers of runs that have ended; return their names."""
-    removed = []
-    for container in containers(client):
-        try:
-            container.remove(force=True)
-        except NotFound:
-            continue  # the engine has removed it meanwhile
-        removed.append(str(container.name))
-    return removed
-
-
 def folders() -> list[Path]:
     """Return the folders of runs that have ended."""
-    return [
-        path
-        for path in sorted(FOLDERS.glob(f"{run_names.PREFIX}*/"))
-        if run_names.is_over(path.name)
-    ]
+    return run_names.folders_left(FOLDERS)
 
 
-def remove_folders(process: int | None = None) -> list[str]:
-    """Remove the folders of ended runs, or only those that a process drove; return their paths."""
-    removed = [
-        path for path in folders() if process is None or path.match(run_names.pattern(process))
-    ]
-    for path in removed:
-        shutil.rmtree(path)
-    return list(map(str, removed))
+def remove_folders(process: int) -> None:
+    """Remove the folders of ended runs that a process drove.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    for path in folders():
+        if path.match(run_names.pattern(process)):
+            shutil.rmtree(path)

@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 
 from testbed.doctor import containers
+from testbed.doctor.findings import Leftover, removed, removed_folders
+from testbed.nodes import run_names
+from testbed.nodes.confinement import DEVICE_FOLDERS
 from testbed.nodes.control_group import left_over
 
 
-def clean() -> Iterator[str]:
-    """Remove control groups, containers and folders of runs that are over; yield what was removed.
-
-    Raises:
-        HostError: there may be containers, and no engine answers.
-    """
+def clean() -> Iterator[Leftover]:
+    """Remove control groups, folders and containers of runs that are over; yield each of them."""
     for group in left_over():
-        group.remove()
-        yield str(group.path)
+        yield removed(group.path, group.remove)
+    yield from removed_folders(run_names.folders_left(DEVICE_FOLDERS))
     yield from containers.clean()

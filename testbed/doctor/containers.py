@@ -1,10 +1,15 @@
 """Examine this host's Docker engine for ``testbed doctor``; clean up after runs."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import requests
+from docker.errors import APIError, DockerException
+from docker.models.containers import Container
 
 from testbed.containers import engine, image, leftovers
-from testbed.doctor.findings import Finding
+from testbed.doctor.findings import Finding, Leftover, removed_folders
 from testbed.errors import HostError
 
 _NOT_NEEDED = "only devices.runtime=docker needs it"
@@ -36,17 +41,30 @@ def _found(what: str, examine: Callable[[], str]) -> Finding:
         return Finding(what, "limited", str(error), _NOT_NEEDED)
 
 
-def clean() -> list[str]:
-    """Remove containers and folders of runs that are over; return what was removed.
+def clean() -> Iterator[Leftover]:
+    """Remove containers and folders of runs that are over; yield each of them.
 
-    Raises:
-        HostError: there is such a folder, so there may be containers, and no engine answers.
+    A folder says that there may be containers, so it stays as long as no engine answers.
     """
     try:
         with contextlib.closing(engine.connect()) as client:
-            removed = [f"container {name}" for name in leftovers.remove_containers(client)]
-    except HostError:
-        if leftovers.folders():
-            raise
-        return []
-    return removed + leftovers.remove_folders()
+            for container in leftovers.containers(client):
+                yield from _removed(container)
+    except HostError as error:
+        yield from (Leftover(str(path), str(error)) for path in leftovers.folders())
+    except (DockerException, requests.RequestException) as error:
+        yield Leftover("containers", engine.explain(error))
+    else:
+        yield from removed_folders(leftovers.folders())
+
+
+def _removed(container: Container) -> Iterator[Leftover]:
+    name = f"container {container.name}"
+    try:
+        container.remove(force=True)
+    except APIError as error:
+        # It is gone meanwhile, or the engine is removing it.
+        if error.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            yield Leftover(name, engine.explain(error))
+    else:
+        yield Leftover(name)

@@ -1,10 +1,11 @@
-"""The name of a run on its host: of its control group, its folder and its containers.
+"""The name of a run on its host: of its control group, its folders and its containers.
 
 It contains the id of the process that drives the run, and the pid namespace in which that is its id. So
 what a killed run left can be distinguished from what a live run uses, without keeping a list.
 """
 
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -18,6 +19,8 @@ TITLES = "testbed:"
 AGENT, FORK_SERVER = f"{TITLES}agent", f"{TITLES}fork-server"
 HOST_AGENT, RELAY, ENTRY = f"{TITLES}host-agent", f"{TITLES}relay", f"{TITLES}exec"
 CAPTURE, BACKGROUND = f"{TITLES}capture", f"{TITLES}background"
+
+_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-[0-9a-f]{{8}}", re.ASCII)
 
 
 def new() -> str:
@@ -35,12 +38,17 @@ def is_over(name: str) -> bool:
 
     It cannot be seen from here if a process of another pid namespace has ended: False.
     """
-    maker, *rest = name.removeprefix(PREFIX).split("-")
-    if not name.startswith(PREFIX) or not maker.isdigit():
-        return False
-    if len(rest) > 1 and rest[0] != str(_pid_namespace()):
-        return False
-    return linux.is_over(maker)
+    found = _NAME.fullmatch(name)
+    return found is not None and found[2] == str(_pid_namespace()) and linux.is_over(found[1])
+
+
+def folders_left(place: Path) -> list[Path]:
+    """Return the folders in ``place`` that are named after runs which have ended; no links."""
+    return [
+        path
+        for path in sorted(place.glob(f"{PREFIX}*/"))
+        if is_over(path.name) and not path.is_symlink()
+    ]
 
 
 def _pid_namespace() -> int:

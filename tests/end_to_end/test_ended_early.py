@@ -133,7 +133,9 @@ def test_a_run_fails_when_all_workers_are_killed(command: CommandLine) -> None:
     assert (started.run_directory.parent / "report.html").exists()
 
 
-def test_clean_removes_only_control_groups_of_killed_runs(command: CommandLine) -> None:
+def test_clean_removes_only_control_groups_of_killed_runs(
+    command: CommandLine, nobody: CommandLine
+) -> None:
     started = command.start_run(ENDLESS)
     started.until_training()
     traces = started.traces()
@@ -148,6 +150,11 @@ def test_clean_removes_only_control_groups_of_killed_runs(command: CommandLine) 
     started.process.kill()
     started.wait()
     until(lambda: len(traces.left()) == len(traces.groups), "the control group alone is left")
+    refused = nobody.do("clean")
+    assert refused.returncode == 1
+    for group in traces.groups:
+        text = f"{group} is not removed: Permission denied: do it as root"
+        assert text in " ".join(refused.stderr.split())
     cleaned = command.do("clean")
     assert cleaned.returncode == 0, cleaned.stderr
     for group in traces.groups:

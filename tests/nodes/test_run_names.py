@@ -24,7 +24,23 @@ def test_a_name_is_over_when_its_process_has_ended() -> None:
     assert run_names.is_over(of_child), "a zombie"
     os.waitpid(child, 0)
     assert run_names.is_over(of_child)
-    assert not run_names.is_over("testbed-x") and not run_names.is_over("other-1-2-3")
+    of_others = (
+        "testbed-x",
+        "other-1-2-3",
+        "testbed-2026",
+        "testbed-4999999-cache",
+        f"{of_child}.old",
+    )
+    assert not any(map(run_names.is_over, of_others))
+
+
+def test_folders_of_ended_runs_are_no_links(tmp_path: Path) -> None:
+    ended = run_names.new().replace(f"-{os.getpid()}-", "-4999999-", 1)
+    (tmp_path / ended).mkdir()
+    (tmp_path / run_names.new()).mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"{ended[:-8]}01234567").symlink_to(tmp_path / "elsewhere")
+    assert run_names.folders_left(tmp_path) == [tmp_path / ended]
 
 
 @pytest.mark.exercises("namespaces")

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import IO
 
 from testbed.messages.agent_reports import HomePartRead, OutputWritten
-from testbed.nodes.confinement import HOME
+from testbed.nodes import run_names
+from testbed.nodes.confinement import DEVICE_FOLDERS, HOME
 from testbed.untrusted_text import open_file
 
 _PART = 1 << 20
 """Bytes in one message."""
 _ATTEMPTS, _PAUSE = 20, 0.1
 """How often a folder is to be removed, and the seconds between."""
-_PARENT = "/var/tmp"
-"""Where the folders of another host are, which devices see nothing of."""
 
 
 def make(folder: Path, devices: Sequence[str], files: Sequence[str]) -> None:
@@ -54,6 +53,8 @@ def make(folder: Path, devices: Sequence[str], files: Sequence[str]) -> None:
 def elsewhere(place: str | None) -> Iterator[str | None]:
     """Yield a folder for the devices of this host, which is removed in the end.
 
+    If this process is killed, `testbed clean` removes it: it has the name of a run.
+
     Args:
         place: the path at which devices see it, which is made if it is missing, and then removed as
             well; None if no programs run, and there is no such folder.
@@ -65,12 +66,13 @@ def elsewhere(place: str | None) -> Iterator[str | None]:
         yield None
         return
     missing = [one for one in (Path(place), *Path(place).parents) if not one.exists()]
-    folder = tempfile.mkdtemp(prefix="testbed-", dir=_PARENT)
+    folder = DEVICE_FOLDERS / run_names.new()
+    folder.mkdir(0o700)
     try:
         Path(place).mkdir(parents=True, exist_ok=True)
-        yield folder
+        yield str(folder)
     finally:
-        _remove(Path(folder))
+        _remove(folder)
         for one in missing:
             with contextlib.suppress(OSError):  # another run has something there
                 one.rmdir()

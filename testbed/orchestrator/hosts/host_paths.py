@@ -123,7 +123,7 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
                 findings = [asdict(finding) for finding in examined_here()]
                 send_inquiry(connection, HostExamined(findings))
             case CleanHost():
-                send_inquiry(connection, HostCleaned([*clean()]))
+                send_inquiry(connection, HostCleaned([asdict(one) for one in clean()]))
             case FindPaths(paths):
                 send_inquiry(connection, PathsMissing([p for p in paths if not Path(p).exists()]))
             case OpenPath(address):

@@ -59,9 +59,9 @@ class CleanHost:
 
 @dataclass(frozen=True, slots=True)
 class HostCleaned:
-    """The paths and names of what the host has removed."""
+    """What killed runs had left: the fields of each ``doctor.findings.Leftover``."""
 
-    removed: Sequence[str]
+    leftovers: Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

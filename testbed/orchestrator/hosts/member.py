@@ -14,7 +14,7 @@ import psutil
 
 from testbed.channel import Channel
 from testbed.code_digest import package_digest
-from testbed.doctor.findings import Finding
+from testbed.doctor.findings import Finding, Leftover
 from testbed.errors import HostError
 from testbed.json_dataclasses import of_plain
 from testbed.messages.agent_reports import HostLost
@@ -182,14 +182,17 @@ class Member:
         with self._answering():
             return ask(self.connection, FindPaths(paths), PathsMissing).paths
 
-    def cleaned(self) -> Sequence[str]:
-        """Have it remove what killed runs left there; return what was removed.
+    def cleaned(self) -> list[Leftover]:
+        """Have it remove what killed runs left there; return each of it.
 
         Raises:
-            HostError: it does not answer, or cannot remove it.
+            HostError: it does not answer.
         """
         with self._answering():
-            return ask(self.connection, CleanHost(), HostCleaned).removed
+            return [
+                of_plain(Leftover, one)
+                for one in ask(self.connection, CleanHost(), HostCleaned).leftovers
+            ]
 
     def way_from(self, source: str, seconds: float = 0.0, tunnels: int = PORT) -> PathMeasured:
         """Measure the way to it from this host; see ``MeasurePath``.

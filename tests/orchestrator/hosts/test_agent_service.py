@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli.host import clean
+from testbed.doctor.findings import Leftover
 from testbed.errors import HostError
 from testbed.experiment.load import load
 from testbed.nodes import forked_process
@@ -35,11 +36,13 @@ pytestmark = [
 ]
 QUICKSTART = Path(__file__).parents[3] / "experiments" / "quickstart.yaml"
 LEFT = """
-import os, signal
+import os, signal, sys
 from testbed.nodes import control_group
+from testbed.orchestrator.agent.device_folders import elsewhere
 group = control_group.create()
-print(group.path if group else "", flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+with elsewhere(sys.argv[1]) as folder:
+    print(folder, group.path if group else "", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -60,31 +63,64 @@ def host() -> Iterator[OtherHost]:
         os.waitpid(agent, 0)
 
 
-def killed_run_leaves_a_group() -> str:
-    made = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=False)
+def content_of_file(host: OtherHost) -> dict[str, object]:
+    return {
+        "underlay": "127.0.0.1",
+        "secret_file": "secret",
+        "hosts": {"b": {"agent": f"127.0.0.1:{host.port}"}},
+    }
+
+
+def left_by_a_killed_run(place: Path) -> list[Path]:
+    """Return the folder of a killed run's devices, and its control group, if it may have one."""
+    made = subprocess.run(
+        [sys.executable, "-c", LEFT, place], capture_output=True, text=True, check=False
+    )
     assert made.returncode == -signal.SIGKILL, made.stderr
-    return made.stdout.strip() or pytest.skip("no control group can be written here")
+    return [*map(Path, made.stdout.split())]
 
 
 def test_what_killed_runs_left_is_removed_on_each_host(
     host: OtherHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    left = killed_run_leaves_a_group()
+    left = left_by_a_killed_run(tmp_path)
+    stuck = left_by_a_killed_run(tmp_path)[1:]
+    for group in stuck:
+        (group / "device" / "of somebody else").mkdir(parents=True)
     member = Member.called(host, SECRET)
     with member.connection.socket:
-        assert left in member.cleaned()
-    assert not Path(left).exists()
+        found = {one.name: one.problem for one in member.cleaned()}
+    assert [found[str(one)] for one in left] == [""] * len(left)
+    assert not any(one.exists() for one in left)
+    for group in stuck:
+        assert found[str(group)] == "Device or resource busy"
+        (group / "device" / "of somebody else").rmdir()
+    clean(None)
+    assert not any(one.exists() for one in stuck)
+    capsys.readouterr()
     (tmp_path / "secret").write_bytes(SECRET)
     file = tmp_path / "hosts.yaml"
-    content = {
-        "underlay": "127.0.0.1",
-        "secret_file": "secret",
-        "hosts": {"b": {"agent": f"127.0.0.1:{host.port}"}},
-    }
-    file.write_text(json.dumps(content))
+    file.write_text(json.dumps(content_of_file(host)))
     clean(str(file))
     nothing = "nothing to remove: no killed run left anything"
     assert capsys.readouterr().out == f"this host: {nothing}\nhost b: {nothing}\n"
+
+
+def test_what_cannot_be_removed_here_is_no_end_of_the_cleaning_elsewhere(
+    host: OtherHost,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept = [Leftover("a group", "Permission denied: do it as root"), Leftover("a folder")]
+    monkeypatch.setattr("testbed.doctor.cleaning.clean", lambda: iter(kept))
+    (tmp_path / "secret").write_bytes(SECRET)
+    (tmp_path / "hosts.yaml").write_text(json.dumps(content_of_file(host)))
+    with pytest.raises(HostError, match=r"^this host: a group is not removed: Permission denied: "):
+        clean(str(tmp_path / "hosts.yaml"))
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "this host: removed a folder"
+    assert said[1].startswith("host b: ")
 
 
 def test_two_ends_of_a_link_in_one_network_are_refused_before_the_start(
