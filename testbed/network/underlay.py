@@ -13,6 +13,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import psutil
+
 PORT = 14_789
 """The UDP port of the tunnels: not 4789, which other programs of the hosts may have."""
 AGENT_PORT = 14_790
@@ -26,6 +28,12 @@ OUTER_MTU = INNER_MTU + TUNNEL_BYTES
 """Bytes of the outer packet of a full one."""
 _IP_MTU = 14
 """The socket option that has the longest packet that the kernel sends to the other end (ip(7))."""
+
+
+def own_addresses() -> list[str]:
+    """Return this host's IPv4 addresses."""
+    found = psutil.net_if_addrs().values()
+    return [one.address for own in found for one in own if one.family == socket.AF_INET]
 
 
 def longest_packet(source: str, address: str) -> int:

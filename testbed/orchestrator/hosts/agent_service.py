@@ -23,6 +23,7 @@ from testbed.errors import HostError, SpecError
 from testbed.messages.codec import encode
 from testbed.messages.planned_nodes import PlannedNodes
 from testbed.messages.requests import REQUESTS, LoadRoles
+from testbed.network.underlay import own_addresses
 from testbed.nodes import forked_process, linux, run_names
 from testbed.orchestrator.agent import device_folders
 from testbed.orchestrator.agent.process import ended, start
@@ -51,9 +52,9 @@ _TAKE_DOWN = 120.0
 def facts() -> HostFacts:
     """Return what an orchestrator has to know of this host before it sends anything."""
     memory, is_root = psutil.virtual_memory().total, os.geteuid() == 0
-    return HostFacts(
-        VERSION, package_digest(), own_processors(), memory, is_root, linux.namespace_id("net")
-    )
+    able = own_processors(), memory, is_root
+    network = linux.namespace_id("net"), own_addresses()
+    return HostFacts(VERSION, package_digest(), *able, *network)
 
 
 def serve(

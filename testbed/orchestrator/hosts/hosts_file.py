@@ -74,7 +74,7 @@ class _Content(BaseModel):
     place: dict[str, str] = {}
     secret_file: str | None = None
     trusted: bool = False
-    port: int = TUNNEL_PORT
+    port: Annotated[int, Field(ge=1, le=65_535)] = TUNNEL_PORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,14 @@ class HostsFile:
                 check_private(
                     one, f"{path}", "say `trusted: true` if nobody else reads that network"
                 )
+        by_address = {own: "this host"}
+        for other in others:
+            before = by_address.setdefault(other.underlay, f"host {other.name}")
+            if before != f"host {other.name}":
+                raise SpecError(
+                    f"{path}: hosts.{other.name}: {other.underlay} is the address of {before} for "
+                    "links, too: each host has one of its own"
+                )
         secret = path.parent / content.secret_file if content.secret_file else None
         return cls(own, others, content.place, secret, content.port)
 
@@ -160,10 +168,12 @@ class HostsFile:
 
 
 def _other(path: Path, name: str, host: _Host) -> OtherHost:
+    if not (name.strip() and name.isprintable() and len(name) < 64):
+        raise SpecError(f"{path}: hosts: {name!r} is no name: give it up to 63 printed characters")
     address, colon, port = host.agent.partition(":")
-    if colon and not (port.isdigit() and 0 < int(port) < 65_536):
-        raise SpecError(f"{path}: hosts.{name}.agent: {port!r} is no port")
     address = _address(path, f"hosts.{name}.agent", address)
+    if colon and not (re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65_536):
+        raise SpecError(f"{path}: hosts.{name}.agent: {port!r} is no port")
     underlay = _address(path, f"hosts.{name}.underlay", host.underlay or address)
     return OtherHost(name, address, int(port) if colon else AGENT_PORT, underlay)
 

@@ -62,6 +62,7 @@ class HostFacts:
         processors, memory: the number that devices may use, and all its bytes.
         root: True if its agents are root's.
         network: the id of its network namespace.
+        addresses: its IPv4 addresses.
     """
 
     version: str
@@ -70,6 +71,7 @@ class HostFacts:
     memory: int
     root: bool
     network: str
+    addresses: Sequence[str]
 
 
 class SharedThere(TypedDict):
@@ -157,6 +159,11 @@ class Member:
                 )
             if not found.root:
                 raise HostError(f"{what}: links between hosts need an agent of root there")
+            if host.underlay not in found.addresses:
+                raise HostError(
+                    f"{what}: {host.underlay}, its address for links (`underlay`), is none of its "
+                    f"addresses: {', '.join(found.addresses)}"
+                )
             refused.pop_all()
         able = found.processors, found.memory
         return cls(host, secured, *able, clock, secret, found.network)

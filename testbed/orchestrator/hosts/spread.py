@@ -14,7 +14,7 @@ from testbed.device_names import HOME_HOST
 from testbed.errors import HostError, SpecError
 from testbed.messages.planned_nodes import DataclassFields, PlannedNetwork
 from testbed.network.links import Link
-from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet
+from testbed.network.underlay import MOST_NETWORKS, OUTER_MTU, longest_packet, own_addresses
 from testbed.nodes import linux
 from testbed.orchestrator.agent.process import AgentProcess, R
 from testbed.orchestrator.hosts.agent_service import secret_in
@@ -94,6 +94,10 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
 
 
 def _called(file: HostsFile) -> dict[str, Member]:
+    if file.underlay not in (own := own_addresses()):
+        raise SpecError(
+            f"--hosts: underlay: {file.underlay} is none of this host's addresses: {', '.join(own)}"
+        )
     secret = secret_of(file)
     found = {host.name: Member.called(host, secret) for host in file.others}
     with_network = {linux.namespace_id("net"): "this host"}

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.cli.host import clean
 from testbed.doctor.findings import Leftover
-from testbed.errors import HostError
+from testbed.errors import HostError, TestbedError
 from testbed.experiment.load import load
 from testbed.nodes import forked_process
 from testbed.orchestrator.hosts.agent_service import serve
@@ -65,7 +65,7 @@ def host() -> Iterator[OtherHost]:
 
 def content_of_file(host: OtherHost) -> dict[str, object]:
     return {
-        "underlay": "127.0.0.1",
+        "underlay": "127.0.0.2",
         "secret_file": "secret",
         "hosts": {"b": {"agent": f"127.0.0.1:{host.port}"}},
     }
@@ -138,6 +138,22 @@ def test_two_ends_of_a_link_in_one_network_are_refused_before_the_start(
     monkeypatch.undo()
     with Member.called(host, SECRET).connection.socket:  # it goes on
         pass
+
+
+def test_an_address_of_the_underlay_must_be_the_hosts_own(host: OtherHost) -> None:
+    """Under the virtual clock nothing else is sent over the underlay before the run begins."""
+    of_run = plan(load(QUICKSTART))[0]
+    for own, other, why in (
+        (
+            "10.99.0.77",
+            host,
+            "^--hosts: underlay: 10.99.0.77 is none of this host's addresses: 127",
+        ),
+        ("0.0.0.0", host, "^--hosts: underlay: 0.0.0.0 is none of this"),
+        ("127.0.0.1", replace(host, underlay="10.99.0.77"), "^host b .*: 10.99.0.77, its address"),
+    ):
+        with pytest.raises(TestbedError, match=why):
+            check(HostsFile(own, [other], made_secret=SECRET), [of_run])
 
 
 @pytest.mark.parametrize(
