@@ -64,6 +64,9 @@ class PlannedRun(Generic[A, L]):
             began=self.began,
         )
         if self.resumption and isinstance(plan, Plan):
+            if others := self.resumption.kept.manifest.get("hosts"):
+                text = "goes on on this host alone: until now it was spread over this host and "
+                log.take(Noted("warning", text + ", ".join(others)))
             for one in plan.spec.plugins:
                 if one.has_changed:
                     text = f"goes on with the code of {one.source.module}.py with which the run began: "

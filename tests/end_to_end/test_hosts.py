@@ -247,6 +247,15 @@ def test_an_end_of_one_is_the_end_of_all(hosts: Spread) -> None:
     assert process.wait(60) == 130, hosts.said("interrupted")
     assert "asgd interrupted: stopped by SIGINT" in hosts.said("interrupted")
     until(lambda: hosts.left() == [], "the ends of the agents' processes", 20)
+    (directory,) = hosts.folder.glob("interrupted/*/*/asgd")
+    resumed = ("resume", directory, "--no-report")
+    process = hosts.home.start(*resumed, log=hosts.folder / "resumed.log")
+    until(lambda: "asgd: training, " in hosts.said("resumed"), "training", 100)
+    assert hosts.left() == []
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130, hosts.said("resumed")
+    text = "goes on on this host alone: until now it was spread over this host and b, c"
+    assert f"asgd: warning: {text}" in hosts.said("resumed")
 
     process = trains("killed", paced)
     process.kill()
