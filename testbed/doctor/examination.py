@@ -109,7 +109,9 @@ def _control_groups() -> Finding:
         "control groups",
         "limited",
         f"{versions}, not writable: devices are frozen by SIGSTOP",
-        "run it as root, or delegate a control group to this user (systemd-run --user --scope "
+        "where this is a container: its engine mounts them to be written to if it is privileged"
+        if os.geteuid() == 0
+        else "run it as root, or delegate a control group to this user (systemd-run --user --scope "
         "-p Delegate=yes)",
     )
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from testbed.doctor import planned_containers
 from testbed.doctor.attempts import (
     WITHOUT_CAPTURE,
@@ -158,14 +156,13 @@ def _check_accelerator() -> None:
 def check_memory(plans: Sequence[AnyPlan]) -> None:
     """Check that there is enough memory."""
     needed = max(plan.memory for plan in plans)
-    available = psutil.virtual_memory().available
-    if available < needed:
-        largest = max(plans, key=lambda plan: plan.memory)
-        fit = max(0, int((available - largest.shared_memory) // largest.memory_per_device) - 2)
+    largest = max(plans, key=lambda plan: plan.memory)
+    limit = capacity.memory(largest.shared_memory, largest.memory_per_device)
+    if limit.room < needed:
+        fit = max(0, limit.devices - 2)
         raise HostError(
             f"{plans[0].spec.devices.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, "
-            f"and {available / 2**30:.1f} GiB are available, enough for {fit:,}: use fewer workers "
-            "(devices.workers)"
+            f"and {limit.room / 2**30:.1f} GiB are available, enough for {fit:,}: {limit.remedy}"
         )
 
 

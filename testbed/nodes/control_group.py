@@ -122,13 +122,14 @@ def own_groups(controller: str = "freezer") -> list[ControlGroup]:
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines():
         _, controllers, path = line.split(":", 2)
-        own |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
+        own |= dict.fromkeys(controllers.split(","), path)
     found = []
     for mount in mounts():
-        if controller in mount.controllers:
-            found.append(ControlGroup(mount.point / own.get(controller, ""), 1))
-        elif mount.version == 2:
-            found.append(ControlGroup(mount.point / own.get("", ""), 2))
+        of = controller if controller in mount.controllers else ""
+        if of or mount.version == 2:
+            folder = mount.folder_of(own.get(of, mount.root))
+            # A group that is not in the mount is no group of this process that can be seen.
+            found += [ControlGroup(folder, mount.version)] if folder else []
     return found
 
 
@@ -147,6 +148,16 @@ class Mount:
     point: Path
     version: int
     controllers: Sequence[str]
+
+    def folder_of(self, group: str) -> Path | None:
+        """Return the folder of a group, as /proc names it; None if it is not in what is mounted.
+
+        In a container on a host with v1 the container's own group is mounted, and not the root.
+        """
+        root = self.root.rstrip("/")
+        if group != self.root and not group.startswith(f"{root}/"):
+            return None
+        return self.point / group.removeprefix(root).lstrip("/")
 
 
 def mounts() -> Iterator[Mount]:

@@ -94,7 +94,8 @@ def control_groups(process: int | Path) -> Iterator[Path]:
     for mount in mounts():
         for controller in mount.controllers:
             group = groups.get(controller)
-            if group is None or mount.point in done or not group.startswith(mount.root):
+            own = None if group is None else mount.folder_of(group)
+            if own is None or mount.point in done:
                 continue
             done.add(mount.point)
-            yield mount.point / group.removeprefix(mount.root).lstrip("/") / "cgroup.procs"
+            yield own / "cgroup.procs"

@@ -7,7 +7,7 @@ and not counted.
 
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,12 @@ FILES_PER_RUN = 64
 PROCESSES_PER_DEVICE = 2
 """Processes and threads per device: a worker that listens while it computes has a second thread."""
 PROCESSES_PER_RUN = 64
+_MEMORY_FILES = {
+    ("memory.max", "memory.current", "memory.stat"): "inactive_file",
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"): "total_inactive_file",
+}
+"""The files of a control group's memory, of v2 and v1: the limit, the use, and what counts its parts;
+with the part that is files which can be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Limit:
     name: str
     room: float
     per_run: int
-    per_device: int
+    per_device: float
     remedy: str
 
     @property
@@ -74,27 +80,38 @@ def processes() -> Limit:
     if os.geteuid() != 0 and soft != resource.RLIM_INFINITY:
         own = sum(p.info["uids"].real == os.getuid() for p in psutil.process_iter(["uids"]))
         found.append((soft - own, "raise this user's limit (ulimit -u)"))
-    found += [(left, f"raise pids.max of the control group {path}") for left, path in _of_groups()]
+    found += [
+        (int(most) - int(now), f"raise pids.max of the control group {path}")
+        for path, (most, now) in _of_groups("pids", ("pids.max", "pids.current"))
+        if most != "max"
+    ]
     room, remedy = min(found)
     return Limit("processes", room, PROCESSES_PER_RUN, PROCESSES_PER_DEVICE, remedy)
 
 
-def _of_groups() -> Iterable[tuple[int, Path]]:
-    """Yield how many more processes this process's control group, and each above it, allows."""
-    for group in control_group.own_groups("pids"):
+def _of_groups(controller: str, files: Sequence[str]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield this process's control group, and each above it, with what files of it say."""
+    for group in control_group.own_groups(controller):
         for path in (group.path, *group.path.parents):
             try:
-                most, now = ((path / f"pids.{name}").read_text() for name in ("max", "current"))
+                yield path, [(path / name).read_text().strip() for name in files]
             except OSError:  # the root of the hierarchy has no limit
                 break
-            if most.strip() != "max":
-                yield int(most) - int(now), path
 
 
-def memory(per_run: int, per_device: int) -> Limit:
-    """Return the limit of memory that is free or can be freed, in bytes."""
-    room = psutil.virtual_memory().available
-    return Limit("memory", room, per_run, per_device, "use fewer workers (devices.workers)")
+def memory(per_run: int, per_device: float) -> Limit:
+    """Return the tightest limit of memory that is free or can be freed, in bytes."""
+    fewer = "use fewer workers (devices.workers)"
+    found: list[tuple[float, str]] = [(psutil.virtual_memory().available, fewer)]
+    for files, cache in _MEMORY_FILES.items():
+        for path, (most, now, counts) in _of_groups("memory", files):
+            if most != "max":
+                # Files that were not used for long are given up before anything is killed.
+                freed = int(dict(line.split() for line in counts.splitlines()).get(cache, 0))
+                left = max(0, int(most) - int(now) + freed)
+                found.append((left, f"raise {files[0]} of the control group {path}, or {fewer}"))
+    room, remedy = min(found)
+    return Limit("memory", room, per_run, per_device, remedy)
 
 
 def addresses() -> Limit:

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from testbed import execution
 from testbed.display.many_runs import Screen
 from testbed.errors import RunError, SpecError
 from testbed.experiment.load import AnySpec, dump
 from testbed.experiment.spec import Spec
 from testbed.number_text import as_duration, as_number
+from testbed.planning import capacity
 from testbed.planning.halves import plugin_of
 from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan, plans_of
@@ -240,7 +239,7 @@ def _at_once(specs: Sequence[AnySpec], means: Means) -> int:
         )
     if emulated or means.ray is not None:
         return 1
-    room = max(1, psutil.virtual_memory().available // _memory(specs))
+    room = max(1, capacity.memory(0, _memory(specs)).devices)
     return min(means.at_once or len(os.sched_getaffinity(0)), len(specs), room)
 
 

@@ -1,5 +1,6 @@
 """The resources that a run needs, and those that the host has."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from testbed.doctor import requirements
 from testbed.errors import HostError
 from testbed.experiment.load import load
 from testbed.experiment.sections.devices import MOST_WORKERS
+from testbed.nodes import control_group
 from testbed.planning import capacity, memory
 from testbed.planning.capacity import Limit
 from testbed.planning.plan import Plan, plan
@@ -126,3 +128,38 @@ def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     fit = int(text.partition("enough for ")[2].partition(":")[0].replace(",", ""))
     assert 0 <= fit < workers
     assert f"{one.memory / 2**30:.1f} GiB" in text
+
+
+V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
+
+
+@pytest.mark.parametrize(
+    ("names", "cache", "unlimited"),
+    [(V1, "total_inactive_file", 2**63 - 4096), (V2, "inactive_file", "max")],
+)
+def test_memory_is_what_the_tightest_control_group_leaves(
+    names: Sequence[str],
+    cache: str,
+    unlimited: int | str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container with a limit, where /proc/meminfo is the whole host's."""
+
+    def write(group: Path, *values: int | str) -> None:
+        group.mkdir(exist_ok=True)
+        for name, value in zip(names, values, strict=True):
+            (group / name).write_text(f"{value}\n")
+        (group / "memory.stat").write_text(f"anon 1\n{cache} 1000\n")
+
+    own = control_group.ControlGroup(tmp_path / "limited" / "own", 1)
+    monkeypatch.setattr(control_group, "own_groups", lambda controller: [own])
+    write(tmp_path / "limited", 50_000, 20_000)
+    write(own.path, unlimited, 10_000)
+    limit = capacity.memory(1_000, 10_000)
+    assert (limit.room, limit.devices) == (31_000, 3)
+    assert limit.remedy.startswith(
+        f"raise {names[0]} of the control group {tmp_path / 'limited'}, "
+    )
+    write(tmp_path / "limited", unlimited, 20_000)
+    assert capacity.memory(1_000, 10_000).remedy == "use fewer workers (devices.workers)"
