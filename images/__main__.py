@@ -9,6 +9,7 @@ from images.base import BASE_IMAGE, make_base
 from images.build import WHEELS, build, choose_base, target_of
 from images.engine import connect
 from images.wheels import prepare
+from testbed.containers.engine import answering
 from testbed.containers.image import default_image
 from testbed.errors import TestbedError
 
@@ -55,7 +56,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        with answering():
+            sys.exit(main())
     except TestbedError as error:
         print(f"images: {error}", file=sys.stderr)
         sys.exit(error.exit_status)

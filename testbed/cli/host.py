@@ -106,7 +106,7 @@ def _print_cleaned(leftovers: "Iterable[Leftover]", where: str = "") -> list[str
     for one in leftovers:
         nothing = False
         if one.problem:
-            problems.append(f"{where}{one.name} is not removed: {one.problem}")
+            problems.append(f"{where}not removed: {one.name} ({one.problem})")
         else:
             typer.echo(printable(f"{where}removed {one.name}"))
     if nothing:

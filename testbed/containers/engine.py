@@ -5,10 +5,12 @@ its processes enter their namespaces. It must be rootful, because a rootless eng
 namespaces of another user, where this host's root has its links but the engine has no control groups.
 """
 
+import contextlib
 import errno
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -91,6 +93,15 @@ def check(client: docker.DockerClient, containers: int) -> None:
             )
 
 
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """Raise what goes wrong with requests to the engine as a ``HostError``."""
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        raise HostError(explain(error)) from error
+
+
 def explain(error: Exception) -> str:
     """Return the message for an error of a request to the engine."""
     if isinstance(error, APIError):
@@ -98,6 +109,8 @@ def explain(error: Exception) -> str:
         if "no space left" in text:
             return f"the Docker engine's disk is full ({text}): {_FREE_SPACE}"
         return f"the Docker engine refuses the request: {text}"
+    if isinstance(error, DockerException) and _errno(error) is None:
+        return str(error)  # of the library, which has not asked the engine
     return lost(_cause(error))
 
 

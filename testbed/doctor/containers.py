@@ -4,8 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
-import requests
-from docker.errors import APIError, DockerException
+from docker.errors import APIError
 from docker.models.containers import Container
 
 from testbed.containers import engine, image, leftovers
@@ -36,7 +35,8 @@ def findings() -> list[Finding]:
 
 def _found(what: str, examine: Callable[[], str]) -> Finding:
     try:
-        return Finding(what, "ok", examine())
+        with engine.answering():
+            return Finding(what, "ok", examine())
     except HostError as error:
         return Finding(what, "limited", str(error), _NOT_NEEDED)
 
@@ -47,13 +47,16 @@ def clean() -> Iterator[Leftover]:
     A folder says that there may be containers, so it stays as long as no engine answers.
     """
     try:
-        with contextlib.closing(engine.connect()) as client:
+        client = engine.connect()
+    except HostError as error:
+        yield from (Leftover(str(path), str(error)) for path in leftovers.folders())
+        return
+    try:
+        with contextlib.closing(client), engine.answering():
             for container in leftovers.containers(client):
                 yield from _removed(container)
     except HostError as error:
-        yield from (Leftover(str(path), str(error)) for path in leftovers.folders())
-    except (DockerException, requests.RequestException) as error:
-        yield Leftover("containers", engine.explain(error))
+        yield Leftover("containers", str(error))
     else:
         yield from removed_folders(leftovers.folders())
 

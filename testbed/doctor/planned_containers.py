@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import ImageNotFound
 
 from testbed.containers import engine, image
 from testbed.errors import HostError
@@ -25,17 +25,14 @@ def check(plans: Sequence[AnyPlan]) -> None:
         HostError: it has not, or cannot, or there is no engine.
     """
     first, section = plans[0], plans[0].spec.devices
-    with contextlib.closing(engine.connect()) as client:
+    with contextlib.closing(engine.connect()) as client, engine.answering():
         engine.check(client, max(_containers(plan) for plan in plans))
-        try:
-            if isinstance(first, ProgramPlan):
-                _check_images(client, first)
-            else:
-                # A forked role runs this host's code in any image; a user's own only has to exist.
-                of_this_code = section.image is None or section.launched == "image"
-                image.find_image(client, image_name(first), of_this_code=of_this_code)
-        except DockerException as error:
-            raise HostError(engine.explain(error)) from error
+        if isinstance(first, ProgramPlan):
+            _check_images(client, first)
+        else:
+            # A forked role runs this host's code in any image; a user's own only has to exist.
+            of_this_code = section.image is None or section.launched == "image"
+            image.find_image(client, image_name(first), of_this_code=of_this_code)
         _check_limits(section, client.info())
 
 

@@ -10,17 +10,22 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 from testbed.containers import engine
+from testbed.doctor import containers, planned_containers
 from testbed.doctor.attempts import try_in_child
+from testbed.doctor.findings import Leftover
 from testbed.errors import HostError
+from testbed.experiment.load import load
+from testbed.planning.plan import plan
 from tests.containers.private_engine import PrivateEngine, missing
 
 
 @contextmanager
 def answering(path: Path, **answers: dict[str, Any]) -> Iterator[None]:
-    """Answer as an engine would that is not available here (too old, rootless)."""
+    """Answer as an engine would that is not available here (too old, rootless, out of order)."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -33,9 +38,11 @@ def answering(path: Path, **answers: dict[str, Any]) -> Iterator[None]:
                     return
                 with connection:
                     asked = connection.recv(4096).split()[1].decode().rpartition("/")[2]
-                    body = json.dumps(answers[asked]).encode()
+                    known = asked in answers
+                    body = json.dumps(answers.get(asked, {"message": "it broke"})).encode()
                     head = (
-                        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                        f"HTTP/1.1 {'200 OK' if known else '500 Error'}\r\n"
+                        "Content-Type: application/json\r\n"
                         f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
                     )
                     connection.sendall(head.encode() + body)
@@ -107,6 +114,28 @@ def test_a_rootless_engine_is_refused(path: Path) -> None:
         with pytest.raises(HostError, match=r"is rootless, .*use the system's engine"):
             engine.check(client, 5)
         client.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="that root is needed is said first")
+def test_an_engine_that_is_out_of_order_is_told_in_a_sentence(path: Path, tmp_path: Path) -> None:
+    """It says its version, and refuses all else."""
+    refuses = "the Docker engine refuses the request: it broke"
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "{name: one, dataset: digits, model: mlp, algorithms: [asgd], training: {updates: 5}, "
+        "devices: {workers: 2, runtime: docker}}"
+    )
+    with answering(path, version={"ApiVersion": "1.41", "Version": "20.10.24"}):
+        assert [one.found for one in containers.findings()] == [refuses, refuses]
+        assert [*containers.clean()] == [Leftover("containers", refuses)]
+        with pytest.raises(HostError, match=f"^{refuses}$"):
+            planned_containers.check(plan(load(spec)))
+
+
+def test_what_the_library_itself_refuses_is_no_end_of_the_engine() -> None:
+    refused = docker.errors.DockerException("invalid tag 'A:x': invalid reference format")
+    with pytest.raises(HostError, match=r"^invalid tag 'A:x'"), engine.answering():
+        raise refused
 
 
 @pytest.mark.skipif(bool(missing()), reason=f"no Docker engine can be started: {missing()}")

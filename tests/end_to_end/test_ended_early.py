@@ -153,7 +153,7 @@ def test_clean_removes_only_control_groups_of_killed_runs(
     refused = nobody.do("clean")
     assert refused.returncode == 1
     for group in traces.groups:
-        text = f"{group} is not removed: Permission denied: do it as root"
+        text = f"not removed: {group} (Permission denied: do it as root)"
         assert text in " ".join(refused.stderr.split())
     cleaned = command.do("clean")
     assert cleaned.returncode == 0, cleaned.stderr
