@@ -18,10 +18,10 @@ from testbed.nodes import etc_files, linux
 
 HOME = "home"
 """The folder of a device that is the home and working folder of programs."""
-DEVICE_FOLDERS = Path("/var/tmp")
-"""The folder in which a host that is not the orchestrator's keeps the homes of a run's devices."""
+HOST_FOLDERS = Path("/var/tmp")
+"""The folder in which a host that is not the orchestrator's has folders for runs, by ``run_names``."""
 _TMP, _SHARED_MEMORY = Path("/tmp"), "/dev/shm"
-_HIDDEN = ("/root", "/run", str(DEVICE_FOLDERS), "/sys/fs/cgroup")
+_HIDDEN = ("/root", "/run", str(HOST_FOLDERS), "/sys/fs/cgroup")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 _BUILDING = Path("/sys")

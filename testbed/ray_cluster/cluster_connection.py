@@ -28,7 +28,9 @@ def connected(address: str, option: str) -> Any:
     environment = {"py_modules": packages, "env_vars": dict(ONE_THREAD)}
     try:
         if address != "auto":
-            host_name, _, port = address.rpartition(":")
+            host_name, colon, port = address.rpartition(":")
+            if not (colon and port.isascii() and port.isdigit()):
+                raise ValueError(f"{address} is no HOST:PORT")
             # Ray itself tries for minutes.
             socket.create_connection((host_name, int(port)), 5).close()
         ray.init(

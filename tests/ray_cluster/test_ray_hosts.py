@@ -52,7 +52,7 @@ def left(node: RayNode) -> list[str]:
     """Return what agents of runs have left on a node: processes and folders."""
     parts = (run_names.TITLES, "NodeAgent", "ray_cluster.node_agent")
     own = [line for line in node.commands().values() if any(part in line for part in parts)]
-    return [*own, *map(str, node.files("testbed-agent-*"))]
+    return [*own, *map(str, node.files("testbed-*", "/var/tmp"))]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import IO
 
 from testbed.messages.agent_reports import HomePartRead, OutputWritten
 from testbed.nodes import run_names
-from testbed.nodes.confinement import DEVICE_FOLDERS, HOME
+from testbed.nodes.confinement import HOME, HOST_FOLDERS
 from testbed.untrusted_text import open_file
 
 _PART = 1 << 20
@@ -66,7 +66,7 @@ def elsewhere(place: str | None) -> Iterator[str | None]:
         yield None
         return
     missing = [one for one in (Path(place), *Path(place).parents) if not one.exists()]
-    folder = DEVICE_FOLDERS / run_names.new()
+    folder = HOST_FOLDERS / run_names.new()
     folder.mkdir(0o700)
     try:
         Path(place).mkdir(parents=True, exist_ok=True)
