@@ -53,17 +53,18 @@ class ExecutionResult:
     report: Path | None
 
 
-def check(plans: Sequence[AnyPlan], directory: Path) -> None:
+def check(plans: Sequence[AnyPlan], directory: Path, *, spread: bool = False) -> None:
     """Check, before anything is started, that this host can carry out the runs of an experiment.
 
     Args:
         plans: those of one spec.
         directory: the folder below which they will write.
+        spread: True if other hosts have devices, too.
 
     Raises:
         HostError, DataError, SpecError: it cannot.
     """
-    for problem in requirements.problems(plans, directory):
+    for problem in requirements.problems(plans, directory, spread=spread):
         raise problem
 
 

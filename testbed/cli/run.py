@@ -96,7 +96,7 @@ def run(
     from testbed.planning.plans import plans_of
 
     plans = plans_of(loaded)
-    check(plans, out)
+    check(plans, out, spread=hosts is not None)
     with (
         _spread(hosts, plans, accept_underlay=accept_underlay) as spread,
         serving.exporter() as exporter,

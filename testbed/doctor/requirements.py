@@ -33,12 +33,16 @@ CAPTURE_PER_UPDATE = 8_000
 _DISCIPLINES = {"netem": "the network emulator", "tbf": "the token bucket filter"}
 
 
-def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | DataError]:
+def problems(
+    plans: Sequence[AnyPlan], directory: Path, *, spread: bool = False
+) -> Iterator[HostError | DataError]:
     """Yield the reasons why this host cannot carry out the runs, each when it has been looked for.
 
     Args:
         plans: those of one spec.
         directory: the folder below which they will write.
+        spread: True if other hosts have devices, too: ``check_room`` looks for room, once it is known
+            which.
 
     Raises:
         SpecError: the experiment does not fit its data, or a plug-in's algorithm fails, on any host.
@@ -47,10 +51,11 @@ def problems(plans: Sequence[AnyPlan], directory: Path) -> Iterator[HostError | 
     if isinstance(first, ProgramPlan):
         yield from map(HostError, missing_programs(first.spec))
     if first.spec.engine == "emulation":
-        yield from _of_nodes(plans)
+        yield from _of_nodes(plans, spread=spread)
     elif isinstance(first, Plan) and first.spec.simulation.device == "cuda":
         yield from _raised_by(_check_accelerator)
-    yield from _raised_by(check_memory, plans)
+    if not spread:
+        yield from _raised_by(check_memory, plans)
     yield from _raised_by(_check_disk, plans, directory)
     # For this check, runs differ only in the number of devices that compute.
     learning = [one for one in plans if isinstance(one, Plan)]
@@ -72,10 +77,24 @@ def _raised_by(check: Callable[..., None], *arguments: Any) -> Iterator[HostErro
         yield error
 
 
-def _of_nodes(plans: Sequence[AnyPlan]) -> Iterator[HostError]:
+def check_room(plan: AnyPlan, elsewhere: int) -> None:
+    """Check that this host has room for its devices of a run that is spread over hosts.
+
+    Args:
+        elsewhere: the number of devices that the other hosts have.
+
+    Raises:
+        HostError: it has not.
+    """
+    check_processes(len(plan.network.devices) - elsewhere)
+    check_memory([plan], elsewhere)
+
+
+def _of_nodes(plans: Sequence[AnyPlan], *, spread: bool) -> Iterator[HostError]:
     """Yield the reasons why the runs' devices and links cannot be made."""
     yield from _raised_by(_raise_open_files, max(plan.open_files for plan in plans))
-    yield from _raised_by(check_processes, max(len(plan.network.devices) for plan in plans))
+    if not spread:
+        yield from _raised_by(check_processes, max(len(plan.network.devices) for plan in plans))
     problem = try_in_child(make_namespaces)
     if problem:
         yield HostError(f"this host cannot make namespaces: {problem}")
@@ -153,15 +172,20 @@ def _check_accelerator() -> None:
         )
 
 
-def check_memory(plans: Sequence[AnyPlan]) -> None:
-    """Check that there is enough memory."""
-    needed = max(plan.memory for plan in plans)
+def check_memory(plans: Sequence[AnyPlan], elsewhere: int = 0) -> None:
+    """Check that there is enough memory.
+
+    Args:
+        elsewhere: the number of workers that other hosts have.
+    """
+    needed = max(plan.memory - elsewhere * plan.memory_per_device for plan in plans)
     largest = max(plans, key=lambda plan: plan.memory)
     limit = capacity.memory(largest.shared_memory, largest.memory_per_device)
     if limit.room < needed:
         fit = max(0, limit.devices - 2)
         raise HostError(
-            f"{plans[0].spec.devices.workers:,} workers need about {needed / 2**30:.1f} GiB of memory, "
+            f"{plans[0].spec.devices.workers - elsewhere:,} workers need about "
+            f"{needed / 2**30:.1f} GiB of memory, "
             f"and {limit.room / 2**30:.1f} GiB are available, enough for {fit:,}: {limit.remedy}"
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from testbed.device_names import HOME_HOST
+from testbed.doctor.requirements import check_room
 from testbed.errors import HostError, SpecError
 from testbed.messages.planned_nodes import DataclassFields, PlannedNetwork
 from testbed.network.links import Link
@@ -74,7 +75,8 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
 
     Raises:
         SpecError: a run cannot be.
-        HostError: a host does not answer, cannot take part, or lacks what programs need.
+        HostError: a host does not answer, cannot take part, or lacks what programs need; or this one
+            has no room for its devices.
     """
     for plan in plans:
         check_kind(plan)
@@ -86,6 +88,7 @@ def check(file: HostsFile, plans: Sequence[AnyPlan]) -> None:
         delays = _delays(file, members) if wall else {}
         for plan in plans:
             spread = Spread.over(file, plan, members, delays)
+            check_room(plan, len(spread.place))
             if (lack := next(spread.lacks(), None)) is not None:
                 raise HostError(lack)
     finally:

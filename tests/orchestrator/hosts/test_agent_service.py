@@ -1,5 +1,6 @@
 """The agent of a host: it cleans its host, and outlives callers that ask for nonsense or lie."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,11 +10,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from testbed.cli.host import clean
 from testbed.doctor.findings import Leftover
+from testbed.doctor.requirements import problems
 from testbed.errors import HostError, TestbedError
 from testbed.experiment.load import load
 from testbed.nodes import forked_process
@@ -156,6 +160,25 @@ def test_an_address_of_the_underlay_must_be_the_hosts_own(host: OtherHost) -> No
     ):
         with pytest.raises(TestbedError, match=why):
             check(HostsFile(own, [other], made_secret=SECRET), [of_run])
+
+
+def test_only_its_own_devices_need_room_on_this_host(
+    host: OtherHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = plan(load(QUICKSTART))[0]
+    workers = len(one.workers)
+    available = int(one.memory - workers / 4 * one.memory_per_device)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
+    monkeypatch.setattr("testbed.nodes.linux.namespace_id", lambda kind: "another host's")
+    for number, fits in ((workers, True), (workers // 2, True), (1, False), (0, False)):
+        place = {f"worker-0..{number - 1}": "b"} if number else {f"worker-{workers - 1}": "b"}
+        file = HostsFile("127.0.0.1", [host], place, made_secret=SECRET)
+        refused = pytest.raises(HostError, match=f"{workers - max(1, number)} workers need about ")
+        with contextlib.nullcontext() if fits else refused:
+            check(file, [one])
+    for spread in (True, False):
+        found = [str(error) for error in problems([one], tmp_path, spread=spread)]
+        assert any("workers need about " in text for text in found) is not spread, found
 
 
 @pytest.mark.parametrize(
