@@ -92,8 +92,13 @@ class Pair:
                 for key in (*_COUNTED, *_LOCAL)
                 if a[when].get(key) != b[when].get(key)
             ]
-        of_b = of_parts(b)
-        for name, told in of_parts(a).items():
+        of_a, of_b = of_parts(a), of_parts(b)
+        if of_a.keys() != of_b.keys():
+            found.append(f"parts: {sorted(of_a)} emulated, {sorted(of_b)} simulated")
+        for name in of_a.keys() & of_b.keys():
+            told = of_a[name]
+            if told["parameters_sha256"] is None:  # a lost peer's parameters are nowhere
+                del told["parameters_sha256"]
             found += [
                 f"{name}, {key}: {told[key]} emulated, {of_b[name][key]} simulated"
                 for key in told
@@ -104,17 +109,37 @@ class Pair:
             for key in ("utilisation", "energy")
             if a.get(key) != b.get(key)
         ]
-        ledger = a["ingress_after_drain"]
-        least = on_the_wire(ledger["message_bytes"] - ledger.get("local_message_bytes", 0))
-        if ledger["wire_bytes"] < least:
-            found.append(
-                f"messages: at least {least} bytes on the wire, {ledger['wire_bytes']} passed"
-            )
+        found += [f"emulated {text}" for text in impossible_bytes(a)]
+        found += [f"simulated {text}" for text in impossible_bytes(b)]
         if self._wire_differs:
             found.append(f"wire bytes: modelled ÷ measured is {self.wire_ratio:.4f}")
         if a["traffic"]["reconciled"] is not True:
             found.append(f"the emulation's own ledgers: {a['traffic']['differences']}")
         return found
+
+
+def impossible_bytes(summary: dict[str, Any]) -> list[str]:
+    """Return what in one run's ingress contradicts itself; nothing if all of it can be.
+
+    Messages contain payloads, and pass with their headers; what was there at the last update is there
+    in the end; and the parts make up the whole.
+    """
+    at_last, in_the_end = summary["ingress"], summary["ingress_after_drain"]
+    found = []
+    for when, ledger in (("ingress", at_last), ("ingress_after_drain", in_the_end)):
+        least = on_the_wire(ledger["message_bytes"] - ledger.get("local_message_bytes", 0))
+        if ledger["payload_bytes"] > ledger["message_bytes"]:
+            found.append(f"{when}: more payload than messages: {ledger}")
+        if ledger["wire_bytes"] < least:
+            found.append(f"{when}: messages take {least} bytes, and {ledger['wire_bytes']} passed")
+    for key in (*_COUNTED, "wire_bytes"):
+        if at_last[key] > in_the_end[key]:
+            found.append(f"{key}: {at_last[key]} by the last update, {in_the_end[key]} in the end")
+        for kind, whole in (("servers", at_last), ("peers", in_the_end)):
+            parts = [one[key] for one in summary.get(kind, {}).values()]
+            if parts and sum(parts) != whole[key]:
+                found.append(f"{kind}, {key}: {sum(parts)} together, {whole[key]} in all")
+    return found
 
 
 def of_parts(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:

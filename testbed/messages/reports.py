@@ -219,6 +219,14 @@ class FaultReported:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersReceived:
+    """The ingress of all peers so far, as ``testbed.training.peer_bytes`` counts it."""
+
+    payload_bytes: int
+    message_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeerReturned:
     """A killed peer is back and connected to the others; it begins with its parameters of a version."""
 
@@ -335,6 +343,7 @@ RoleReport: TypeAlias = (
     | ConnectionClosed
     | FaultVersionReached
     | FaultReported
+    | PeersReceived
     | PeerReturned
     | FaultRestored
     | ServerKillDue

@@ -30,6 +30,7 @@ def of_plan(plan: Plan, execution: str) -> RunState:
         target=settings.training.updates,
         classes=classes_of_run(settings),
         worker_names=tuple(plan.workers),
+        served=plan.served,
         declared=tuple(one.name for one in plan.diagnostics),
         measure=settings.measure,
     )
@@ -57,6 +58,7 @@ def of_recorded(recorded: Recorded) -> RunState:
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=recorded.names,
+        served=recorded.served,
         declared=tuple(recorded.run.diagnostics),
         measure=None if manifest.measure is None else manifest.measure.quality,
     )

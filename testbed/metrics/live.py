@@ -28,7 +28,13 @@ from testbed.messages.agent_reports import (
     UplinksSampled,
     summed,
 )
-from testbed.messages.reports import EvaluationDue, RoleReport, ServerFinished, TrainingBegun
+from testbed.messages.reports import (
+    EvaluationDue,
+    PeersReceived,
+    RoleReport,
+    ServerFinished,
+    TrainingBegun,
+)
 from testbed.metrics.initial import of_plan
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
@@ -154,6 +160,8 @@ class LiveRun:
                     self._take_virtual_time(report.run_time)
                 case TrainingBegun(host_time, server=0):
                     self._training = host_time
+                case PeersReceived(payload, message):
+                    state.raise_ingress(payload=payload, message=message)
                 case ServerFinished(late=None):  # of no aggregator, whose bytes are others
                     self._over = True
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)

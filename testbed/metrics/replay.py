@@ -49,6 +49,8 @@ class ReplayedRun:
         self._versions = _versions(rows)
         self._finished = False
         self._wire = self._wire_points()
+        of_peers = () if self._served else ("payload", "message")
+        self._evaluated = {layer: self._evaluated_points(layer) for layer in of_peers}
         self._egress = recorded.account("egress", "wire_bytes") if self._served else None
         self._acknowledgements = self._count_acknowledgements()
         self._packets = self._packet_points()
@@ -75,6 +77,12 @@ class ReplayedRun:
         when, size = np.concatenate(times), np.concatenate(sizes)
         order = np.argsort(when, kind="stable")
         return when[order], np.maximum.accumulate(size[order])
+
+    def _evaluated_points(self, layer: str) -> tuple[Any, Any]:
+        """Return the bytes of a layer at evaluation points, which no other file of peers says."""
+        recorded = self._recorded
+        known = getattr(recorded.run.evaluations, f"{layer}_bytes")
+        return np.append(0.0, recorded.evaluated), np.append(0, known)
 
     def _packet_points(self) -> tuple[Any, Any] | None:
         counted = self._counted_devices()
@@ -157,6 +165,8 @@ class ReplayedRun:
             state.training_seconds = now
             state.measure_rate(now)
             state.raise_ingress(wire=_at(self._wire, now))
+            sizes = {layer: _at(points, now) for layer, points in self._evaluated.items()}
+            state.raise_ingress(**sizes)
             self._count(now)
 
     def _diagnose(self) -> None:

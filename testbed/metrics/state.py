@@ -97,6 +97,7 @@ class RunState:
         target: updates that it lasts; None of programs.
         classes: of its devices.
         worker_names: by number.
+        served: False among peers, whose rows of updates say what they send, and not what arrives.
         updates: the version, to which each update has led, whether of one push or of several.
         dropped: pushes that were not applied.
         rate: updates per second of the host's clock.
@@ -126,6 +127,7 @@ class RunState:
     target: int | None
     classes: DeviceClasses
     worker_names: tuple[str, ...]
+    served: bool = True
     declared: tuple[str, ...] = ()
     phase: str = "loading"
     updates: int = 0
@@ -196,9 +198,10 @@ class RunState:
         done = rows[rows["applied"] & first]
         self.dropped += int(first.sum()) - len(done)
         self.staleness.add(done["staleness"])
-        for layer in self._pushed:
-            self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
-        self.raise_ingress(**self._pushed)
+        if self.served:
+            for layer in self._pushed:
+                self._pushed[layer] += int(rows[f"{layer}_bytes"].sum())
+            self.raise_ingress(**self._pushed)
         count = len(self.worker_names)
         if (rows["worker"] >= count).any():
             # An aggregator's pushes are none of its workers', which are in no record.

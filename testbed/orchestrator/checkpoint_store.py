@@ -73,7 +73,7 @@ class CheckpointStore:
         """Expect a checkpoint that the server is about to write; its wire bytes are not known yet.
 
         Args:
-            mark: the checkpoint's, whose ``wire_bytes`` are set later.
+            mark: the checkpoint's, whose ``wire_bytes`` are the least that they can be.
             when: in seconds of CLOCK_MONOTONIC.
         """
         self._unwritten.append(_Unwritten(when, mark))
@@ -89,7 +89,10 @@ class CheckpointStore:
         """
         while self._unwritten and all(one.read_after(self._unwritten[0].when) for one in ingress):
             next_one = self._unwritten.pop(0)
-            wire_bytes = [one.wire_bytes(next_one.when) for one in ingress]
+            wire_bytes = [
+                max(least, one.wire_bytes(next_one.when))
+                for least, one in zip(next_one.mark.wire_bytes, ingress, strict=True)
+            ]
             self._marks.note(replace(next_one.mark, wire_bytes=wire_bytes))
 
     def of(self, version: int) -> Mark:

@@ -6,7 +6,7 @@ from typing import Any
 from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import EVALUATOR_NAME
 from testbed.messages.reports import EvaluationDue, EvaluationLeftOut
-from testbed.orchestrator.ingress_of_servers import IngressOfServers
+from testbed.orchestrator.ingress_of_servers import IngressOfServers, sum_of
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.run_endings import is_complete
@@ -103,20 +103,15 @@ class Evaluations:
 
     def ingress_of_updates(self) -> dict[str, int]:
         """Return the ingress at the last update; of a run that was cut short, what is known."""
-        outcome = self._records.outcome
-        if is_complete(outcome.ended):
-            return self.ingress.at_last_evaluation()
-        return {
-            "payload_bytes": outcome.payload_bytes,
-            "message_bytes": outcome.message_bytes,
-            "wire_bytes": self._records.progress.wire_bytes,
-        }
+        return sum_of(self.ingress_of_servers())
 
     def ingress_of_servers(self) -> list[dict[str, int]]:
         """Return the part of each server in ``ingress_of_updates``, by index."""
-        if is_complete(self._records.outcome.ended):
+        records = self._records
+        if is_complete(records.outcome.ended):
             return self.ingress.at_last_evaluation_of_each()
-        return [
-            {**pushed, "wire_bytes": one.newest}
-            for pushed, one in zip(self._records.servers.pushed, self.ingress.each, strict=True)
-        ]
+        (first, *_), servers = self.ingress.each, records.servers
+        if (of_peers := records.ingress_of_peers) is not None:
+            return [first.so_far(of_peers, of_peers["message_bytes"])]
+        known = zip(self.ingress.each, servers.pushed, servers.over_links, strict=True)
+        return [one.so_far(pushed, over_links) for one, pushed, over_links in known]

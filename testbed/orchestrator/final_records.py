@@ -55,7 +55,7 @@ def write_end(
             summary["fidelity"] = records.fidelity.section(wake_ups, records.over_links)
         summary |= records.background.summary()
         if plan.aggregators:
-            summary["aggregators"] = _of_aggregators(plan, records)
+            summary["aggregators"] = _of_aggregators(plan, records, resumed=store.resumed)
         if records.peers:
             summary["peers"] = records.peers
         records.write_links(outcome.last_update - records.earlier_seconds)
@@ -101,13 +101,19 @@ def _measured(plan: Plan, records: TrainingRecords) -> list[DeviceUtilisation]:
     return used
 
 
-def _of_aggregators(plan: Plan, records: TrainingRecords) -> dict[str, dict[str, int]]:
-    """Return what each aggregator received of its devices, with the wire bytes where they are known."""
+def _of_aggregators(
+    plan: Plan, records: TrainingRecords, *, resumed: bool
+) -> dict[str, dict[str, int]]:
+    """Return what each aggregator received of its devices, with the wire bytes where they are known.
+
+    The counters of a resumed run have those of its last session only.
+    """
     found = {}
     of_each = zip(plan.aggregators, records.servers.of_aggregators(), strict=False)
     for (name, told), ledgers in zip(of_each, records.ledgers[1:], strict=False):
-        wire = {} if ledgers.counter is None else {"wire_bytes": int(ledgers.counter["bytes"])}
-        found[name] = told | wire
+        found[name] = told
+        if ledgers.counter is not None and not resumed:
+            found[name] = told | {"wire_bytes": int(ledgers.counter["bytes"])}
     return found
 
 

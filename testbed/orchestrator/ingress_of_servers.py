@@ -105,12 +105,11 @@ class IngressOfServers:
             if len(self._complete[version]) == len(self.each):
                 yield _summed(self._complete.pop(version))
 
-    def at_last_evaluation(self) -> dict[str, int]:
-        """Return all three kinds of bytes at the last evaluation point, a full run's last update."""
-        return _sum_of(self.at_last_evaluation_of_each())
-
     def at_last_evaluation_of_each(self) -> list[dict[str, int]]:
-        """Return the same for each server, at the last evaluation point that all have reached."""
+        """Return all three kinds of bytes of each server at the last evaluation point of all.
+
+        That is a full run's last update.
+        """
         reached = [one.last_version for one in self.each]
         known = [version for version in reached if version is not None]
         version = min(known) if len(known) == len(reached) > 1 else None
@@ -120,7 +119,7 @@ class IngressOfServers:
         """Return the same once every connection is closed, late pushes included; None until then."""
         found = [one.after_drain() for one in self.each]
         known = [one for one in found if one is not None]
-        return _sum_of(known) if len(known) == len(found) else None
+        return sum_of(known) if len(known) == len(found) else None
 
     @property
     def newest(self) -> int:
@@ -128,7 +127,8 @@ class IngressOfServers:
         return sum(one.newest for one in self.each)
 
 
-def _sum_of(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def sum_of(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the bytes of all servers together, of the kinds that all of them know."""
     names = [name for name in (*BYTES, *LOCAL) if all(name in part for part in parts)]
     return {name: sum(part[name] for part in parts) for name in names}
 
@@ -137,4 +137,4 @@ def _summed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the row of a run whose servers have these rows at one version."""
     latest = max(rows, key=lambda row: float(row["time"]))
     times = {name: max(row[name] for row in rows) for name in ("time", "run_time")}
-    return latest | times | _sum_of(rows)
+    return latest | times | sum_of(rows)

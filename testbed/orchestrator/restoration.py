@@ -12,6 +12,7 @@ import numpy as np
 from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.messages.reports import CheckpointBegun, ServerRestored
 from testbed.messages.requests import ReadIngress
+from testbed.network.segments import wire_bytes as on_the_wire
 from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.device_processes import DeviceProcesses
 from testbed.orchestrator.evaluations import Evaluations
@@ -93,7 +94,8 @@ class Restoration:
             welcomed=outcome.welcomed,
             workers_lost=outcome.workers_lost,
             forgotten=[dict(self._evaluations.ingress.each[one].forgotten) for one in servers],
-            wire_bytes=[],  # until the counters are read
+            # The least, until the counters are read.
+            wire_bytes=[on_the_wire(records.servers.over_links[one]) for one in servers],
             left_out=list(self._evaluations.left_out),
         )
         store.begin(mark, report.host_time)

@@ -170,6 +170,20 @@ class ServerIngress:
             **local,
         }
 
+    def so_far(self, pushed: Mapping[str, int], over_links: int) -> dict[str, int]:
+        """Return all three kinds of bytes of a run that was cut short.
+
+        Args:
+            pushed: payload and message bytes that are known of; the last evaluation may know of more.
+            over_links: the message bytes of those that came over links.
+        """
+        last = self.at_last_evaluation()
+        known = {name: max(size, last[name]) for name, size in pushed.items()}
+        return {
+            **known,
+            "wire_bytes": max(self.newest, last["wire_bytes"], on_the_wire(over_links)),
+        }
+
     def _wire_bytes_of(self, row: Mapping[str, Any]) -> int:
         """Return the wire bytes at an evaluation point; see ``wire_bytes``."""
         over_links = row["message_bytes"] - row.get(LOCAL[1], 0)
@@ -194,8 +208,8 @@ class ServerIngress:
         """Return the wire bytes at a moment, interpolated between two readings of the counter.
 
         Args:
-            message_bytes: the bytes of messages that had arrived by then; with their headers they are
-                the least, unless the reading after that moment says that there were fewer.
+            message_bytes: the bytes of messages that had arrived by then, or were sent, as peers count
+                by the virtual clock; with their headers they are the least.
         """
         if not self._readings:
             return self._before
@@ -203,5 +217,4 @@ class ServerIngress:
         around = self._readings[max(0, next_one - 1) : next_one + 1]
         times, values = zip(*around, strict=True)
         between = self._before + round(float(np.interp(time, times, values)))
-        after = self._before + around[-1].wire_bytes
-        return min(max(between, on_the_wire(message_bytes)), after)
+        return max(between, on_the_wire(message_bytes))

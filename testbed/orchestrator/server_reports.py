@@ -7,7 +7,8 @@ A run's version is the lowest of its servers' versions. Its time begins when the
 a server that begins later reports times by its own beginning, which are moved here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +22,27 @@ class Servers:
 
     Attributes:
         pushed: payload and message bytes of the pushes that each server has reported.
+        over_links: message bytes of those of them that came over links.
     """
 
-    def __init__(self, cut: Sequence[Slice], aggregators: int = 0) -> None:
+    def __init__(
+        self,
+        cut: Sequence[Slice],
+        aggregators: int = 0,
+        local: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """Start without reports.
 
         Args:
             cut: what each server holds of the parameters; of peers the evaluated one holds all.
+            local: the worker on the machine of each server that has one there.
         """
         self._cut = cut
         self.count = count = len(cut)
         self._serving = count + aggregators
         self.pushed = [{"payload_bytes": 0, "message_bytes": 0} for _ in range(count)]
+        self.over_links = [0] * count
+        self._local = local
         self._listening: set[int] = set()
         self._connected = [0] * self._serving
         self._began: dict[int, float] = {}
@@ -68,10 +78,16 @@ class Servers:
         """Set a restored server's start of training: it reports times since the run's."""
         self._began[server] = next(iter(self._began.values()))
 
-    def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
-        """Count a server's rows of ``UPDATE``; return them with times since the run began to train."""
+    def had(self, rows: npt.NDArray[np.void], server: int) -> None:
+        """Count a server's rows of ``UPDATE``, now or in an earlier session of the run."""
         for name in self.pushed[server]:
             self.pushed[server][name] += int(rows[name].sum())
+        far = rows["worker"] != self._local.get(server, -1)
+        self.over_links[server] += int(rows["message_bytes"][far].sum())
+
+    def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
+        """Count a server's rows of ``UPDATE``; return them with times since the run began to train."""
+        self.had(rows, server)
         late = self.lateness(server)
         if not late:
             return rows

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from testbed.checkpoints.checkpoint_marks import Mark, latest
 from testbed.device_names import server_names
 from testbed.experiment.model_conflicts import layout_of
 from testbed.messages.agent_reports import ProcessorTimesRead
-from testbed.messages.reports import EvaluationDue, ServerFinished
+from testbed.messages.reports import EvaluationDue, PeersReceived, ServerFinished
 from testbed.metrics.live import LiveRun
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_reports import Servers
@@ -87,6 +88,8 @@ class TrainingRecords(RunNotes[Progress]):
         training_over: whether training has ended at all servers.
         finished: whether all servers have finished.
         peers: the ledgers of peers by name, from the coordinator's last report on.
+        ingress_of_peers: payload and message bytes that their coordinator has last reported; None with
+            a server.
         meter: the devices' energies.
         used: how busy each device was, by the virtual clock; empty under the wall clock.
         processors: the devices' processor times during training.
@@ -120,7 +123,15 @@ class TrainingRecords(RunNotes[Progress]):
         self.meter = meter
         self.progress = progress_of(settings)
         several = len(plan.serving) > 1
-        self.servers = Servers(slices_of(settings, layout_of(plan.spec)), settings.aggregators)
+        self.servers = Servers(
+            slices_of(settings, layout_of(plan.spec)),
+            settings.aggregators,
+            {
+                index: plan.workers[local]
+                for index in range(settings.servers)
+                if (local := _local(plan, index))
+            },
+        )
         self.ledgers = [
             Ledgers(
                 address,
@@ -139,6 +150,8 @@ class TrainingRecords(RunNotes[Progress]):
         self._virtual = plan.spec.clock == "virtual"
         self.last_loss: str | None = None
         self.peers: Mapping[str, dict[str, Any]] = {}
+        nothing = None if plan.served else asdict(PeersReceived(0, 0))
+        self.ingress_of_peers: Mapping[str, int] | None = nothing
         self.used: list[DeviceUtilisation] = []
         self.processors = ProcessorWindow()
         self.fidelity = TrainingFidelity(plan) if plan.spec.clock == "wall" else None
@@ -179,6 +192,10 @@ class TrainingRecords(RunNotes[Progress]):
             self.event("info", "training goes on", name)
         self.progress.moved(self.outcome.host_seconds, version)
 
+    def peers_received(self, report: PeersReceived) -> None:
+        """Take in the ingress of all peers so far."""
+        self.ingress_of_peers = asdict(report)
+
     def local_bytes(self, report: EvaluationDue | ServerFinished) -> dict[str, int]:
         """Return a co-located server's bytes that crossed no link; nothing of any other server."""
         if not self.ledgers[report.server].local:
@@ -213,6 +230,7 @@ class TrainingRecords(RunNotes[Progress]):
         versions = [own.version for own in marks for _ in own.wire_bytes]
         for server, version in enumerate(versions):
             outcome.updates = self.servers.reached(server, version)
+            self.servers.had(kept.updates[kept.updates["server"] == server], server)
         self.earlier_seconds = outcome.last_update
         outcome.suspected, outcome.welcomed = mark.suspected, mark.welcomed
         outcome.workers_lost = mark.workers_lost

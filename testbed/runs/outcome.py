@@ -103,6 +103,11 @@ class RunOutcome:
         self.payload_bytes += int(rows["payload_bytes"].sum())
         self.message_bytes += int(rows["message_bytes"].sum())
 
+    @property
+    def pushed(self) -> dict[str, int]:
+        """The bytes of all rows of updates: a server's ingress, and what peers have sent."""
+        return {"payload_bytes": self.payload_bytes, "message_bytes": self.message_bytes}
+
     def keeps(self, evaluations: int) -> None:
         """Keep the first evaluations only."""
         for kept in (self.iterations, self.accuracies, self.losses, self.measured):

@@ -268,11 +268,7 @@ class SimulatedRun:
             ingress = recording.ingress
             if not complete:
                 # What had reached the server but is in no row came later, and is left out.
-                ingress = {
-                    "payload_bytes": outcome.payload_bytes,
-                    "message_bytes": outcome.message_bytes,
-                    "wire_bytes": self._ledger()["wire_bytes"],
-                }
+                ingress = self._ledger() | (outcome.pushed if self._plan.served else {})
             summary = outcome.summary(self._plan, ingress, self._after_drain)
             summary["traffic"] = {
                 "capture": None,

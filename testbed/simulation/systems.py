@@ -215,9 +215,10 @@ class MeshSystem(System):
         return found
 
     def ledger(self) -> dict[str, int]:
+        payload, messages = self._service.bytes.total
         return {
-            "payload_bytes": sum(self._service.bytes.payload),
-            "message_bytes": sum(self._service.bytes.messages),
+            "payload_bytes": payload,
+            "message_bytes": messages,
             "wire_bytes": sum(sum(one.sent.values()) for one in self._wire.values()),
         }
 

@@ -94,8 +94,7 @@ class ExchangeService(Stateful):
         return [self._evaluation()]
 
     def _evaluation(self) -> EvaluationPoint:
-        ledger = (sum(self.bytes.payload), sum(self.bytes.messages), 0, 0)
-        return EvaluationPoint(self.updates, ledger, self.finished)
+        return EvaluationPoint(self.updates, (*self.bytes.total, 0, 0), self.finished)
 
     def told(self, by: int, what: Told, time: float, host_time: float) -> list[Entry]:
         """Take in what a peer has done; return what is to be recorded.

@@ -35,6 +35,11 @@ class PeerBytes(Stateful):
         self.payload = [0] * peers
         self.messages = [0] * peers
 
+    @property
+    def total(self) -> tuple[int, int]:
+        """The payload and message bytes of all peers."""
+        return sum(self.payload), sum(self.messages)
+
     def connected(self, neighbours: Sequence[Sequence[int]]) -> None:
         """All peers have connected to the neighbours with lower numbers."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench.agree import Pair
+from bench.agree import Pair, impossible_bytes
 
 
 def summary(wire: int, **more: Any) -> dict[str, Any]:
@@ -34,3 +34,34 @@ def test_wire_bytes_agree_within_what_a_host_may_vary(
 ) -> None:
     pair = Pair("namespaces", summary(measured, faults=faults), summary(modelled))
     assert (pair.differences() == []) is agree
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"payload_bytes": 10}, "more payload than messages"),
+        ({"message_bytes": 1_000}, "messages take 1066 bytes, and 1000 passed"),
+        ({"wire_bytes": 1_001}, "wire_bytes: 1001 by the last update, 1000 in the end"),
+    ],
+)
+def test_bytes_of_one_run_that_contradict_each_other_are_told(
+    changes: dict[str, int], text: str
+) -> None:
+    whole = summary(1_000)
+    assert impossible_bytes(whole) == []
+    changed = whole | {"ingress": whole["ingress"] | changes}
+    assert any(text in one for one in impossible_bytes(changed))
+    pair = Pair("namespaces", changed, changed)
+    assert sum(text in one for one in pair.differences()) == 2
+
+
+@pytest.mark.parametrize("kind", ["servers", "peers"])
+def test_parts_have_to_make_up_the_whole(kind: str) -> None:
+    part = {"payload_bytes": 4, "message_bytes": 4, "wire_bytes": 500}
+    rest = {"payload_bytes": 5, "message_bytes": 5, "wire_bytes": 500}
+    whole = summary(1_000, **{kind: {"a-0": part, "a-1": rest}})
+    assert impossible_bytes(whole) == []
+    lacking = whole | {kind: {"a-0": part}}
+    assert len(impossible_bytes(lacking)) == 3
+    pair = Pair("namespaces", lacking, whole)
+    assert any(one.startswith("parts: ['a-0'] emulated") for one in pair.differences())

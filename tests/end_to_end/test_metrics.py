@@ -38,6 +38,9 @@ PEERS: dict[str, Any] = SMALL | {
     "compute": {"distribution": "constant", "mean": "50ms"},
     "algorithms": [{"name": "all-to-all", "label": "peers", "learning_rate": 0.01}],
 }
+_LOST = {"who": {"devices": ["worker-1"]}, "how": "freeze", "when": {"time": "200ms"}}
+LOST: dict[str, Any] = PEERS | {"faults": [_LOST]}
+"""What the others send to the peer that is lost is no ingress."""
 SERVED: dict[str, Any] = PEERS | {"algorithms": [{"name": "adacomp", "ratio": 0.05}]}
 UNKNOWN_AFTERWARDS = {
     "testbed_server_queue_seconds_count",
@@ -414,7 +417,7 @@ def test_what_passes_aggregators_is_no_traffic_of_the_server(command: CommandLin
     same_afterwards(command, watched, UNKNOWN_AFTERWARDS)
 
 
-@pytest.mark.parametrize(("content", "label"), [(SERVED, "adacomp-0.05"), (PEERS, "peers")])
+@pytest.mark.parametrize(("content", "label"), [(SERVED, "adacomp-0.05"), (LOST, "peers")])
 def test_metrics_of_simulations_match_the_summary_and_a_replay(
     command: CommandLine, content: dict[str, Any], label: str
 ) -> None:

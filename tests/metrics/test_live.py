@@ -16,7 +16,7 @@ from testbed.messages.agent_reports import (
     ProcessExited,
     UplinksSampled,
 )
-from testbed.messages.reports import EvaluationDue, TrainingBegun
+from testbed.messages.reports import EvaluationDue, PeersReceived, ServerFinished, TrainingBegun
 from testbed.metrics.exporter import RunsCollector
 from testbed.metrics.live import LiveRun
 from testbed.metrics.recorded import Recorded
@@ -58,9 +58,28 @@ def summary(**changes: Any) -> dict[str, Any]:
     return whole | {"host_seconds": 1.5} | changes
 
 
+def ingress(run: LiveRun) -> dict[str, float]:
+    """Return the ingress by layer."""
+    found = exported(run)["testbed_ingress_bytes_total"]
+    return {dict(labels)["layer"]: size for labels, size in found.items()}
+
+
 @pytest.fixture
 def run() -> LiveRun:
     return LiveRun(planned(4), "time-1")
+
+
+def test_the_ingress_of_peers_is_what_their_coordinator_says() -> None:
+    live = LiveRun(planned(4, algorithms=["all-to-all"]), "time-1")
+    live.take(pushes(0, 1, 2))
+    live.from_role(PeersReceived(100, 124))
+    assert ingress(live) == {"payload": 100, "message": 124, "wire": 0}
+
+
+def test_what_aggregators_receive_is_no_ingress_of_the_server(run: LiveRun) -> None:
+    run.from_role(ServerFinished(3, 300, 400, {}, server=1))
+    run.from_role(ServerFinished(3, 100, 124, {}, server=0))
+    assert ingress(run) == {"payload": 100, "message": 124, "wire": 0}
 
 
 def test_the_newest_diagnostics_are_exported_by_their_names() -> None:

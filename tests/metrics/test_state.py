@@ -56,6 +56,13 @@ def test_pushes_are_counted_by_class_and_worker_and_updates_by_their_versions() 
     assert state.updates == 3  # as a counter does, though a server went back to its checkpoint
 
 
+def test_what_peers_send_is_no_ingress() -> None:
+    state = replace(run_state(), served=False)
+    state.take(Updates(rows([0, 1], [True, True]), 2))
+    assert state.ingress == {"payload": 0, "message": 0, "wire": 0}
+    assert state.worker_message_bytes.tolist() == [30, 30, 0, 0]
+
+
 def test_the_bytes_that_an_accuracy_took_are_kept() -> None:
     state = run_state()
     for updates, percent in enumerate((50, 90, 80, 96)):

@@ -9,7 +9,7 @@ from testbed.messages.reports import (
     TrainingBegun,
     VersionEvaluated,
 )
-from testbed.orchestrator.ingress_of_servers import IngressOfServers
+from testbed.orchestrator.ingress_of_servers import IngressOfServers, sum_of
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.orchestrator.server_reports import Servers
 from testbed.telemetry.update_rows import UPDATE
@@ -65,7 +65,7 @@ def test_an_evaluation_sums_each_servers_bytes_at_its_own_moment() -> None:
     assert (row["time"], row["run_time"], row["accuracy"]) == (3.0, 20, 50.0)
     assert (row["payload_bytes"], row["message_bytes"]) == (30, 60)
     assert row["wire_bytes"] == 1000 + 6000  # half way between 0 and 2 s, and between 2 and 4 s
-    assert ingress.at_last_evaluation() == {
+    assert sum_of(ingress.at_last_evaluation_of_each()) == {
         "payload_bytes": 30,
         "message_bytes": 60,
         "wire_bytes": 7000,
@@ -94,3 +94,15 @@ def test_a_version_that_one_server_leaves_out_is_expected_of_none() -> None:
     assert not ingress.left_out(4)
     ingress.evaluation_due(1, 4, 2.0, ledger(20), again=False)
     assert ingress.due == 0
+
+
+def test_pushes_are_counted_over_links_and_in_earlier_sessions() -> None:
+    """Worker 1 is on the machine of server 1."""
+    servers = Servers(slices(LAYOUT, 2), local={1: 1})
+    rows = np.zeros(2, UPDATE)
+    rows["worker"], rows["payload_bytes"], rows["message_bytes"] = (0, 1), (10, 20), (13, 24)
+    for server in (0, 1):
+        servers.had(rows[:1], server)
+        servers.take(rows, server)
+    assert servers.pushed == [{"payload_bytes": 40, "message_bytes": 50}] * 2
+    assert servers.over_links == [50, 26]

@@ -21,6 +21,7 @@ from testbed.messages.reports import (
     DevicesConnected,
     FaultReported,
     PeerReturned,
+    PeersReceived,
     ServerFinished,
     ServerListening,
     TrainingBegun,
@@ -152,21 +153,21 @@ class Coordinator(PeerChannels):
             elif number not in self.gone:
                 text = f"it has not disconnected within {PARTING_TIMEOUT:g} s after the end of training"
                 self.report.event("warning", text, number)
-        if self._clock is not None and not (self.gone or any(self._kills)):
-            payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
-            message_bytes = sum(peer["message_bytes"] for peer in peers.values())
-            return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
         # By the virtual clock, how much of a killed process's last messages still arrives is the host's
         # chance; by the wall clock, what a peer's earlier processes have received counts as well.
         service.part()
-        counted = service.bytes
+        as_they_say = self._clock is not None and not (self.gone or any(self._kills))
         for number in range(self._settings.workers):
-            if peer_name(number) in peers:
-                peers[peer_name(number)] |= {
-                    "payload_bytes": counted.payload[number],
-                    "message_bytes": counted.messages[number],
-                }
-        payload_bytes, message_bytes = sum(counted.payload), sum(counted.messages)
+            told = peers.get(
+                peer_name(number), {"parameters_sha256": None}
+            )  # a lost one says nothing
+            counted = {
+                "payload_bytes": service.bytes.payload[number],
+                "message_bytes": service.bytes.messages[number],
+            }
+            peers[peer_name(number)] = counted | told if as_they_say else told | counted
+        payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
+        message_bytes = sum(peer["message_bytes"] for peer in peers.values())
         return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
 
     # -- reports from peers
@@ -311,6 +312,7 @@ class Coordinator(PeerChannels):
         if now - self._last_report >= REPORT_PERIOD:
             self._last_report = now
             self.report.flush()
+            self.report.send(PeersReceived(*self._service.bytes.total))
             if self._clock is not None:
                 self.report.send(device_use.report(self._clock, self._settings))
             self._line.look()
