@@ -196,7 +196,10 @@ class _Role:
             )
 
         if orders is None:
-            (WallAggregator if aggregates else WallServer)(serving(restart)).serve()
+            # An aggregator holds nothing that lasts: it writes no checkpoints by the wall clock.
+            (WallAggregator if aggregates else WallServer)(
+                serving(None if aggregates else restart)
+            ).serve()
         elif servers is None:
             clock_ends = orders.of_clock(OrderChannel)
             ServerWithClock(serving(restart), times=loaded.times, channels=clock_ends).serve()

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bench.agree import impossible_bytes
+
 from .conftest import SMALL, CommandLine, Started, assert_one_sentence
 
 RUN: dict[str, Any] = SMALL | {
@@ -446,6 +448,31 @@ def test_under_the_wall_clock_lasting_faults_hold_after_a_resume(command: Comman
         values = evaluations[name].to_pylist()
         assert values == sorted(values), name
     assert summary["traffic"]["reconciled"]
+
+
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_under_the_wall_clock_aggregators_begin_anew(command: CommandLine) -> None:
+    content = SMALL | {
+        "training": {"updates": 40},
+        "algorithms": [{"name": "hierarchical"}],
+        "network": {"clusters": [{"name": "a", "share": "50%"}, {"name": "b", "share": "50%"}]},
+        "waiting": {"distribution": "constant", "mean": "50ms"},
+        "evaluation": {"every": 20, "images": 50},
+        "checkpoints": {"every": 4},
+    }
+    started = command.start_run(content)
+    until_updates(started, 12)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(120) == 128 + signal.SIGINT
+    directory = started.run_directory
+    to_the_end(command.start("resume", directory, "--no-report"))
+    summary = json.loads((directory / "summary.json").read_bytes())
+    assert (summary["ended"], summary["updates"]) == ("completed", 40)
+    assert manifest(directory)["resumed"][0]["version"] > 0
+    assert impossible_bytes(summary) == []
+    # Their counters do not know of the session before.
+    assert all("wire_bytes" not in one for one in summary["aggregators"].values())
 
 
 def test_runs_that_cannot_be_resumed_are_refused(command: CommandLine, undisturbed: Path) -> None:
