@@ -94,7 +94,7 @@ def test_the_overviews_have_the_bytes_of_adacomps_records(part: str) -> None:
     lines = lines_of_part("adacomp", "full", part)
     asgd, adacomp = (lines[name].reaching(Target(97.0)) for name in ("asgd", "adacomp-0.01"))
     times = [f"{asgd[seed].wire_bytes / adacomp[seed].wire_bytes:.0f}" for seed in sorted(adacomp)]
-    told = f"{' and '.join(times)} times fewer"
+    told = f"{' and '.join([', '.join(times[:-1]), times[-1]] if times[1:] else times)} times fewer"
     assert told in (FOLDER / "README.md").read_text()
     assert (told in (REPOSITORY / "README.md").read_text()) is (part == "fig3")
 
