@@ -162,7 +162,9 @@ class LiveRun:
                     self._training = host_time
                 case PeersReceived(payload, message):
                     state.raise_ingress(payload=payload, message=message)
-                case ServerFinished(late=None):  # of no aggregator, whose bytes are others
+                case ServerFinished() if (
+                    report.server < self._plan.settings.servers
+                ):  # no aggregator
                     self._over = True
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
 

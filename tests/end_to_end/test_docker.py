@@ -4,6 +4,7 @@ Roles are forked into the containers here, for which any image does; roles that 
 starts are tested in ``test_docker_image``.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from docker.models.containers import Container
 from bench.agree import SPEC, SPECS, Pair, carry_out
 from testbed.containers import leftovers
 from testbed.containers.fleet import FOLDERS, MAKER_LABEL, RUN_LABEL
-from testbed.nodes import linux
+from testbed.nodes import linux, run_names
 from testbed.results.reading.run_files import SERVER_KILLED
 from tests.containers.private_engine import TINY, PrivateEngine, private_engine
 from tests.end_to_end.conftest import ENDLESS, SMALL, CommandLine, assert_one_sentence, until
@@ -183,7 +184,7 @@ def test_two_runs_at_once_next_to_containers_of_an_older_run(
     # Containers that were created and never started, as by an engine that died just then.
     gone = psutil.Popen(["/bin/true"])
     gone.wait()
-    run = f"testbed-{gone.pid}-00000000"
+    run = run_names.new().replace(f"-{os.getpid()}-", f"-{gone.pid}-", 1)
     older = {RUN_LABEL: run, MAKER_LABEL: linux.namespace_id("pid")}
     elsewhere = {RUN_LABEL: run, MAKER_LABEL: linux.namespace_id("pid") + "1"}
     create = engine.client.api.create_container
