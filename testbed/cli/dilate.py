@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DIFFERENT = 5
 """The exit status if curves do not agree; 3 and 4 are of runs that are not completed."""
 VALUES = {"value": "", "dilated_value": "dilated_"}
-"""What stands before the name of the quality in the keys of JSON."""
+"""The prefixes of the quality's name in the keys of JSON, by the fields of a point."""
 Existing = typer.Option(
     metavar="RUN", help="Take this execution, as `testbed show` takes it, instead of a new one."
 )

@@ -1,4 +1,4 @@
-"""What the doctor finds: of a check, and of what killed runs have left."""
+"""The results of the doctor's checks, and the leftovers of killed runs."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a killed run has left.
+    """A leftover of a killed run.
 
     Attributes:
         name: its path, or the container's name.

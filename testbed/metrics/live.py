@@ -162,9 +162,8 @@ class LiveRun:
                     self._training = host_time
                 case PeersReceived(payload, message):
                     state.raise_ingress(payload=payload, message=message)
-                case ServerFinished() if (
-                    report.server < self._plan.settings.servers
-                ):  # no aggregator
+                case ServerFinished(server=server) if server < self._plan.settings.servers:
+                    # Aggregators have later indices, and their bytes are none of the servers'.
                     self._over = True
                     state.raise_ingress(payload=report.payload_bytes, message=report.message_bytes)
 

@@ -40,7 +40,7 @@ PEERS: dict[str, Any] = SMALL | {
 }
 _LOST = {"who": {"devices": ["worker-1"]}, "how": "freeze", "when": {"time": "200ms"}}
 LOST: dict[str, Any] = PEERS | {"faults": [_LOST]}
-"""What the others send to the peer that is lost is no ingress."""
+"""The others go on sending to a lost peer, and those bytes are no ingress."""
 SERVED: dict[str, Any] = PEERS | {"algorithms": [{"name": "adacomp", "ratio": 0.05}]}
 UNKNOWN_AFTERWARDS = {
     "testbed_server_queue_seconds_count",

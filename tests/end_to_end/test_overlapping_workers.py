@@ -51,7 +51,7 @@ def test_emulation_and_simulation_agree(tmp_path: Path) -> None:
 
 
 def test_they_go_on_at_the_version_that_they_have_if_it_comes_again(tmp_path: Path) -> None:
-    """What DANA estimates for a suspected worker changes as another leaves; the version does not."""
+    """DANA's estimate for a suspected worker changes as another leaves, and the version stays."""
     mobile = {"name": "mobile", "number": 1, "returns": "564ms"}
     mobile["leaves"] = {"distribution": "exponential", "mean": "1273ms"}
     kill = {"who": "server", "when": {"iteration": 16}, "how": "kill", "lasting": "100ms"}

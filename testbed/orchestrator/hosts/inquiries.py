@@ -59,7 +59,7 @@ class CleanHost:
 
 @dataclass(frozen=True, slots=True)
 class HostCleaned:
-    """What killed runs had left: the fields of each ``doctor.findings.Leftover``."""
+    """The leftovers of killed runs: the fields of each ``doctor.findings.Leftover``."""
 
     leftovers: Sequence[Mapping[str, str]]
 

@@ -158,9 +158,8 @@ class Coordinator(PeerChannels):
         service.part()
         as_they_say = self._clock is not None and not (self.gone or any(self._kills))
         for number in range(self._settings.workers):
-            told = peers.get(
-                peer_name(number), {"parameters_sha256": None}
-            )  # a lost one says nothing
+            # A lost peer has said nothing.
+            told = peers.get(peer_name(number), {"parameters_sha256": None})
             counted = {
                 "payload_bytes": service.bytes.payload[number],
                 "message_bytes": service.bytes.messages[number],

@@ -55,7 +55,7 @@ class OrderDone:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSoFar:
-    """What the peer has received from the others since it began; ``incarnation`` as in ``Met``."""
+    """The bytes that the peer has received since it began; ``incarnation`` as in ``Met``."""
 
     incarnation: int
     payload_bytes: int
