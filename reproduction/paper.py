@@ -17,6 +17,7 @@ from reproduction import papers
 from reproduction.claims import Claim, Verdict
 from reproduction.drawing import Panel
 from reproduction.measures import Lines
+from reproduction.record import Unshown
 from reproduction.series import Scale, Series
 from reproduction.tables import Table
 from testbed.errors import SpecError, TestbedError
@@ -128,8 +129,7 @@ class Paper:
         measurements: the parts that need no runs, shown after the others.
         diagnostics: of what the algorithms report with each update, what the pages show: the records
             have no other. If it is not given, they have all.
-        unshown: by the name of an experiment the columns of evaluations that no page shows: the records
-            of its runs do not have them.
+        unshown: what no page shows of evaluations.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Paper:
     parts_at: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     measurements: tuple[Measurement, ...] = ()
     diagnostics: tuple[str, ...] | None = None
-    unshown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unshown: Unshown = lambda _spec: ()
 
     def parts_of(self, scale: Scale) -> tuple[Part, ...]:
         """Return the parts that are carried out at a scale."""

@@ -4,9 +4,9 @@ It has all that the pages show of a run, and is small enough to be committed; a 
 and stays where it was made.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,8 @@ from testbed.results.tables.verdict import verdict
 
 COLUMNS = ("iteration", "accuracy", "payload_bytes", "wire_bytes", "time", "loss")
 """The columns of every curve."""
-COUNTS = ("iteration", "payload_bytes")
-"""Those of whole numbers, which every record has."""
+Unshown: TypeAlias = Callable[[Spec], Sequence[str]]
+"""Returns of a run's spec the columns that no page shows: its record does not have them."""
 _DIGITS = 16
 """Digits that are kept of a digest: 64 bits."""
 _COMMIT = 12
@@ -36,7 +36,7 @@ class Evaluated:
     Attributes:
         iteration: int64, updates applied.
         accuracy: float64, percent of the test set; NaN where it could not be measured.
-        payload_bytes: int64, ingress so far.
+        payload_bytes: float64, ingress so far; NaN where no page shows it.
         wire_bytes: float64, the same with all headers; NaN where no page shows it.
         time: float64, seconds since training began, by the run's clock; NaN in the first records.
         loss: float64, mean over the test set; NaN where it is not known.
@@ -45,7 +45,7 @@ class Evaluated:
 
     iteration: npt.NDArray[np.int64]
     accuracy: npt.NDArray[np.float64]
-    payload_bytes: npt.NDArray[np.int64]
+    payload_bytes: npt.NDArray[np.float64]
     wire_bytes: npt.NDArray[np.float64]
     time: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
@@ -122,13 +122,9 @@ class Record:
 def record_of(
     run: RecordedRun,
     diagnostics: Collection[str] | None = None,
-    unshown: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    unshown: Unshown = lambda _spec: (),
 ) -> Record:
-    """Return the record of a complete run, with the diagnostics of some names, or with all.
-
-    Args:
-        unshown: by the name of an experiment the columns that its runs' records do not have.
-    """
+    """Return the record of a complete run, with the diagnostics of some names, or with all."""
     manifest, summary, evaluations = run.manifest, run.summary, run.evaluations
     spec = load_resolved(run.directory / "spec.yaml")
     seconds = wall_seconds(run)
@@ -148,10 +144,11 @@ def record_of(
         use=summary.utilisation.parts if summary.utilisation else {},
     )
     columns = {name: getattr(evaluations, name) for name in COLUMNS}
-    columns["wire_bytes"] = evaluations.wire_bytes.astype(np.float64)
-    rounded = {name: np.round(columns[name], 6) for name in ("accuracy", "time")}
-    columns |= rounded | {"loss": to_digits(evaluations.loss, 7)}
-    columns |= {name: np.full(len(evaluations), np.nan) for name in unshown.get(spec.name, ())}
+    for name in ("payload_bytes", "wire_bytes"):
+        columns[name] = columns[name].astype(np.float64)
+    columns |= {name: np.round(columns[name], 6) for name in ("accuracy", "time")}
+    columns["loss"] = to_digits(evaluations.loss, 7)
+    columns |= {name: np.full(len(evaluations), np.nan) for name in unshown(spec)}
     exact = {name: to_digits(values, 6) for name, values in evaluations.exact.items()}
     reported = run.diagnostics
     if diagnostics is not None:

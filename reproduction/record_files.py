@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from reproduction.diagnosed import Diagnosed
-from reproduction.record import COLUMNS, COUNTS, Evaluated, Record, Result
+from reproduction.record import COLUMNS, Evaluated, Record, Result
 from testbed.errors import TestbedError
 from testbed.experiment.load import dump
 from testbed.experiment.spec import Spec
@@ -28,8 +28,6 @@ Row: TypeAlias = dict[str, str]
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MEAN = "mean_"
 """Before the names of diagnostics, some of which are those of other columns."""
-_EVALUATED = "payload_bytes"
-"""A column that each row of an evaluation has, and no other row."""
 
 
 class _Entry(BaseModel):
@@ -141,12 +139,13 @@ def _record(spec: Spec, result: Result, rows: Sequence[Row]) -> Record:
     """Return a record of its rows; raise ValueError if they are none."""
     if len(spec.algorithms) != 1:
         raise ValueError(f"a run of {spec.name} has {len(spec.algorithms)} algorithms")
-    evaluated = [row for row in rows if row[_EVALUATED]]
+    evaluated = [row for row in rows if any(row[name] for name in COLUMNS[1:])]
     if not evaluated:
         raise ValueError(f"a run of {spec.name} has no evaluation")
     columns: dict[str, Any] = {
         name: np.array(
-            [row[name] or "nan" for row in evaluated], np.int64 if name in COUNTS else np.float64
+            [row[name] or "nan" for row in evaluated],
+            np.int64 if name == "iteration" else np.float64,
         )
         for name in COLUMNS
     }

@@ -7,10 +7,9 @@ add a run to them without having the others.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from reproduction import record_files
-from reproduction.record import Record, engine, record_of
+from reproduction.record import Record, Unshown, engine, record_of
 from reproduction.runs import Folder, Identity, Needed, identity
 from reproduction.series import Series
 from testbed.experiment.combinations import text_of
@@ -35,14 +34,13 @@ class Records:
         folder: Folder,
         suffix: str = "",
         diagnostics: Collection[str] | None = None,
-        unshown: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        unshown: Unshown = lambda _spec: (),
     ) -> None:
         """Record the newest complete run of each identity and engine, in place of an earlier record.
 
         Args:
             suffix: distinguishes the names of a scale's records.
             diagnostics: the names of those that are recorded; all if it is not given.
-            unshown: see ``record_of``.
 
         Raises:
             TestbedError: they cannot be written.

@@ -280,7 +280,7 @@ def _twin(run: Record, simulated: Record | None) -> str:
     if run.result.parameters_sha256 != simulated.result.parameters_sha256:
         return "**differs** (parameters)"
     for name in ("iteration", "accuracy", "payload_bytes"):
-        if not np.array_equal(getattr(a, name), getattr(b, name), equal_nan=name == "accuracy"):
+        if not np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True):
             return f"**differs** ({name.replace('_', ' ')})"
     ratio = b.wire_bytes[-1] / a.wire_bytes[-1] if a.wire_bytes[-1] else float("nan")
     return f"equal; wire modelled ÷ measured {ratio:.4f}"

@@ -5,20 +5,29 @@ Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning
 """
 
 from reproduction.paper import Paper
-from reproduction.papers.dbw.lines import REPOSITORY
+from reproduction.papers.dbw.lines import ALPHA_OF_FIG4, ALPHA_OF_INGRESS, REPOSITORY
 from reproduction.papers.dbw.parts import AT_CPU, AT_PAPER, FIG7
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
+from testbed.experiment.spec import Spec
 
-_BY_TRAINING_LOSS = (
-    "dbw-adasync",
-    "dbw-batches",
-    "dbw-fig1",
-    "dbw-fig3",
-    "dbw-slowdown",
-    "dbw-static-batches",
-    "dbw-variants",
-)
-"""The experiments of which pages show the exact training loss over time: no test, and no traffic."""
+_OF_TRAFFIC = ("dbw-ingress", "dbw-ingress-pull")
+_OF_ACCURACY = ("dbw-cifar", "dbw-static-cifar")
+
+
+def _unshown(spec: Spec) -> tuple[str, ...]:
+    """Return the columns that no page shows of a run.
+
+    All pages show the exact training loss over time, Figs. 4 and 5 the accuracy as well, and
+    the page on ingress the traffic.
+    """
+    of_fig4 = spec.name in ("dbw-dynamic", "dbw-static")
+    alpha = getattr(spec.compute, "alpha", None)
+    of_accuracy = spec.name in _OF_ACCURACY or (of_fig4 and alpha == ALPHA_OF_FIG4)
+    of_traffic = spec.name in _OF_TRAFFIC or (of_fig4 and alpha == ALPHA_OF_INGRESS)
+    unshown = () if of_accuracy else ("accuracy",)
+    return (*unshown, "loss", *(() if of_traffic else ("payload_bytes", "wire_bytes")))
+
+
 PAPER = Paper(
     name="dbw",
     title="The DBW paper, reproduced",
@@ -28,7 +37,7 @@ PAPER = Paper(
     parts_at={PAPER_SCALE.name: AT_PAPER},
     scales=(CPU, PAPER_SCALE, TINY),
     measurements=(FIG7,),
-    unshown=dict.fromkeys(_BY_TRAINING_LOSS, ("accuracy", "loss", "wire_bytes")),
+    unshown=_unshown,
     diagnostics=("k", "gain", "norm", "variance", "smoothness"),
     pages=REPOSITORY / "docs" / "reproduction" / "dbw",
 )

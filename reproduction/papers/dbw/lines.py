@@ -17,7 +17,8 @@ def _study(file: str, *keys: Key, exclude: tuple[Mapping[str, object], ...] = ()
 
 
 ALPHAS = (0, 0.2, 1)
-"""α of Fig. 6; Fig. 4 has 0.7."""
+"""α of Fig. 6."""
+ALPHA_OF_FIG4, ALPHA_OF_INGRESS = 0.7, 1
 _ALPHA = Key("compute.alpha", (1, 0.2, 0, 0.7), "α")
 _K = Key("algorithms.wait_for", (8, 12, 16, 10, 6, 14, 4), "k")
 STATIC_AT = {0: (8, 12, 16), 0.2: (8, 10, 12, 14, 16), 0.7: (8, 10, 16), 1: (4, 6, 8, 10, 12, 16)}
@@ -43,7 +44,7 @@ def static(alpha: float) -> dict[int, str]:
 
 FIG1 = _study("fig1").lines({"dbw": "DBW"})
 FIG3 = _study("fig3").lines({"dbw": "DBW, n = 5"})
-FIG4 = at(0.7)
+FIG4 = at(ALPHA_OF_FIG4)
 FIG6 = tuple(one for alpha in (1, 0.2, 0) for one in at(alpha))
 _CIFAR_K = Key("algorithms.wait_for", (8, 16), "k")
 FIG5 = (
@@ -82,7 +83,7 @@ FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(
     {"dbw": "DBW", "adasync": "AdaSync"}
 )
 INGRESS = (
-    *(one for one in at(1) if one.name in ("dbw-1", "static-1-8", "static-1-16")),
+    *(one for one in at(ALPHA_OF_INGRESS) if one.name in ("dbw-1", "static-1-8", "static-1-16")),
     *_study("ingress-pull").lines({"dbw-pull": "DBW by Pull"}),
     *_study("ingress").lines({"asgd": "ASGD", "adacomp-0.01": "AdaComp, c = 0.01"}),
 )

@@ -89,9 +89,10 @@ def line(series: Series, of: Spec, accuracy: float, *, seeds: int = 2, received:
     found = []
     for seed in range(1, seeds + 1):
         counts = (1000 * steps).astype(np.int64)
-        payload = (received * steps).astype(np.int64)
         loss = np.full(6, np.nan)
-        known = Evaluated(counts, accuracy * steps, payload, received * steps, 10 * steps, loss)
+        known = Evaluated(
+            counts, accuracy * steps, received * steps, received * steps, 10 * steps, loss
+        )
         found.append(Record(of.model_copy(update={"seed": seed}), RESULT, known))
     return Line(series, tuple(found))
 

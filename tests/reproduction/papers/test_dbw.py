@@ -51,7 +51,7 @@ def line(series: Series, spec: Spec, seconds: float, *, seeds: int = 3, k: float
         loss = np.array([0.4, 0.3, 0.2, 0.1])
         counts = np.arange(4)
         exact = {"training_loss": loss, "gradient_norm": loss}
-        known = Evaluated(counts, loss, counts, np.arange(4.0), time, loss, exact)
+        known = Evaluated(counts, loss, np.arange(4.0), np.arange(4.0), time, loss, exact)
         values = {"k": np.full(4, k), "norm": 1.1 * np.array([0.4, 0.4, 0.3, 0.2])}
         runs.append(
             Record(spec.model_copy(update={"seed": seed}), RESULT, known, Diagnosed(counts, values))
