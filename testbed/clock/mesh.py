@@ -303,6 +303,7 @@ class MeshClock(EventClock[TimedPeer]):
         if rank == AT_CORE:
             self.add(self.devices[peer].down.send(time, size), TAKEN, peer, sender)
         elif rank in (WAITED, TAKEN):
+            self._service.arrived(peer, sender)
             self.tell(peer, self.devices[peer].role, self._arrivals[sender])
         elif rank == FINISHED:
             self.computing.finish(peer)

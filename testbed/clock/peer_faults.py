@@ -22,7 +22,6 @@ from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
 from testbed.rate_trace import RateTrace
 from testbed.training.exchange import ExchangeService
-from testbed.training.peer_bytes import SentBytes
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 
@@ -38,15 +37,12 @@ _AT_THAW = {TAKEN: WAITED, WAITED: WAITED, BEGIN: BEGIN, SILENT: SILENT}
 class PeerConditions(DeviceConditions[TimedPeer]):
     """The conditions of a run's peers."""
 
-    not_saved = frozenset({"_service", "_stage", "_sent"})
+    not_saved = frozenset({"_service", "_stage"})
     _clock: MeshClock
 
     def __init__(self, clock: MeshClock, service: ExchangeService, stage: MeshStage) -> None:
         super().__init__(clock, stage.fault)
         self._service, self._stage = service, stage
-        assert isinstance(service.bytes, SentBytes)
-        self._sent = service.bytes
-        self._sent.is_reachable = self.gets_messages
         # By killed peer: the fault whose end brings it back, and when its process would have looked
         # at those that it waited for.
         self._killed_by: dict[int, Fault] = {}
@@ -63,10 +59,6 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         if self[peer].lost and rank in OF_MESSAGES:
             return True  # it takes nothing in any more
         return super().delays(time, rank, number, what)
-
-    def gets_messages(self, peer: int) -> bool:
-        """Return True if a peer's kernel is sent what others send it: it may be frozen, for a time."""
-        return not (self[peer].lost or self.is_cut_off(peer))
 
     def _at_thaw(self, rank: int, what: float) -> int | None:
         return _AT_THAW.get(rank)
@@ -139,10 +131,6 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         clock.events.move(coming, (TAKEN,), lambda time, _: max(clock.now, down(time)))
         begin = clock.devices[device].free_from(clock.now)
         clock.events.move({coming[0]}, (BEGIN,), lambda _time, _what: begin)
-
-    def freed(self, device: int) -> None:
-        super().freed(device)
-        self._sent.release()
 
     def _await_link(self, device: int, until: float) -> None:
         self._absorb(device)

@@ -25,7 +25,7 @@ from testbed.simulation.wire_model import ModelledConnection
 from testbed.training import computation
 from testbed.training.exchange import ExchangeService, Step
 from testbed.training.objective import objective
-from testbed.training.peer_bytes import Message, SentBytes
+from testbed.training.peer_bytes import ArrivedBytes, Message
 from testbed.training.peer_computation import (
     LocalPeer,
     PeerCheckpoints,
@@ -130,8 +130,8 @@ class MeshSystem(System):
         self._witness = witness
         self._goal, self._told = objective(settings), computation.diagnostics(settings)
         self._neighbours = neighbours = computation.neighbours(settings)
-        counted = SentBytes(settings.workers, self._passed)
-        self._service = ExchangeService(settings, neighbours, counted)
+        self._bytes = ArrivedBytes(settings.workers, self._passed)
+        self._service = ExchangeService(settings, neighbours, self._bytes)
         self._codecs = codecs(settings.encoding, learner.layout.sizes)
         self._batches = list(batches_of_all(settings, dataset))
         number = processors(settings, learner, initial, dataset)
@@ -215,7 +215,7 @@ class MeshSystem(System):
         return found
 
     def ledger(self) -> dict[str, int]:
-        payload, messages = self._service.bytes.total
+        payload, messages = self._bytes.total
         return {
             "payload_bytes": payload,
             "message_bytes": messages,
@@ -256,7 +256,7 @@ class MeshSystem(System):
         self._began = time.monotonic() - host_seconds
 
     def drain(self) -> None:
-        """Close all connections; what is under way was counted when it was sent."""
+        """Close all connections, over which what is under way arrives first."""
         # Those that do not learn that training is over are killed.
         for peer in {*self.clock.unreachable()} - {self._evaluated}:
             self._dead.add(peer)
@@ -279,8 +279,9 @@ class MeshSystem(System):
         return {
             "peers": {
                 peer_name(peer): {
-                    "payload_bytes": self._service.bytes.payload[peer],
-                    "message_bytes": self._service.bytes.messages[peer],
+                    "payload_bytes": self._bytes.payload[peer],
+                    "message_bytes": self._bytes.messages[peer],
+                    "undelivered_bytes": self._bytes.undelivered[peer],
                     "wire_bytes": wire[peer],
                     "parameters_sha256": sha256(
                         as_bytes(one.computation.half.parameters)

@@ -130,8 +130,12 @@ class ExchangeService(Stateful):
         others.remove(by)
         return [] if others else [Welcomed(peer, time, self.updates)]
 
+    def arrived(self, receiver: int, sender: int) -> None:
+        """Count a message that has reached a peer, by the clock."""
+        self.bytes.arrived(receiver, sender)
+
     def part(self) -> None:
-        """End training: every peer tells those that it talks to that it has stopped."""
+        """End training: what is under way arrives, then peers tell their neighbours that they stop."""
         self.bytes.parted(self._neighbours)
 
     def lose(self, peer: int) -> None:

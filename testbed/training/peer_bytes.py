@@ -1,9 +1,10 @@
 """The bytes of messages to each peer: no socket, no clock, no thread.
 
-By the virtual clock a message counts when it is sent, as both engines know that moment; by the wall
-clock when its receiver has it whole, which only the receiver knows.
+A message counts when its receiver has it whole. By the virtual clock that is an event; by the wall
+clock only the receiver knows.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,9 @@ class PeerBytes(Stateful):
     def sent(self, by: int, messages: Sequence[Message]) -> None:
         """A peer has sent messages, or nothing."""
 
+    def arrived(self, receiver: int, sender: int) -> None:
+        """A peer has the first message of another one that was under way to it."""
+
     def lost(self, peer: int) -> None:
         """A peer is dead."""
 
@@ -79,17 +83,15 @@ class ReceivedBytes(PeerBytes):
         self.payload[peer], self.messages[peer] = before[0] + payload, before[1] + messages
 
 
-class SentBytes(PeerBytes):
-    """The bytes that are sent to peers.
-
-    A message between two peers of which one cannot be reached is held: it counts at the first
-    ``release`` at which both can be, and never if one of them dies before.
+class ArrivedBytes(PeerBytes):
+    """The bytes of the messages that have reached each peer by the clock.
 
     Attributes:
-        is_reachable: returns False of a peer that is cut off or lost now.
+        undelivered: by peer, the bytes of messages to it that were under way as one of both ends died,
+            or was lost: no peer has received them, and an emulation's host may have carried them.
     """
 
-    not_saved = frozenset({"is_reachable", "_passed"})
+    not_saved = frozenset({"_passed"})
 
     def __init__(
         self,
@@ -102,11 +104,11 @@ class SentBytes(PeerBytes):
             passed: told of each message that counts, and of who sends it.
         """
         super().__init__(peers)
-        self.is_reachable: Callable[[int], bool] = lambda _peer: True
+        self.undelivered = [0] * peers
         self._passed = passed
         self._gone: set[int] = set()
-        self._held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        """The messages that are held, by sender and receiver; plain tuples, as checkpoints need."""
+        self._under_way: dict[tuple[int, int], deque[tuple[int, int]]] = {}
+        """Size and payload of each message under way, by sender and receiver, the first one first."""
 
     def connected(self, neighbours: Sequence[Sequence[int]]) -> None:
         for caller, others in enumerate(neighbours):
@@ -118,41 +120,31 @@ class SentBytes(PeerBytes):
             self.messages[called] += HEADER.size + SECRET_SIZE
 
     def sent(self, by: int, messages: Sequence[Message]) -> None:
-        for message in messages:
-            if message.receiver in self._gone:
-                continue
-            if self._reach(by, message.receiver):
-                self._count(by, message)
-            else:
-                self._held.setdefault((by, message.receiver), []).append((*message,))
+        for receiver, size, payload in messages:
+            if receiver not in self._gone:
+                self._under_way.setdefault((by, receiver), deque()).append((size, payload))
 
-    def _reach(self, one: int, other: int) -> bool:
-        return self.is_reachable(one) and self.is_reachable(other)
-
-    def _count(self, by: int, message: Message) -> None:
-        self.payload[message.receiver] += message.payload
-        self.messages[message.receiver] += message.size
-        self._passed(by, message)
-
-    def release(self) -> None:
-        """Count what was held between peers that can both be reached now."""
-        self._release([ends for ends in self._held if self._reach(*ends)])
-
-    def _release(self, pairs: Collection[tuple[int, int]]) -> None:
-        for ends in pairs:
-            for message in self._held.pop(ends):
-                self._count(ends[0], Message(*message))
+    def arrived(self, receiver: int, sender: int) -> None:
+        if sender in self._gone:
+            return  # how much of a dead process's last messages comes is the host's chance
+        message = Message(receiver, *self._under_way[sender, receiver].popleft())
+        self.payload[receiver] += message.payload
+        self.messages[receiver] += message.size
+        self._passed(sender, message)
 
     def lost(self, peer: int) -> None:
         self._gone.add(peer)
-        self._held = {ends: held for ends, held in self._held.items() if peer not in ends}
+        for ends in [ends for ends in self._under_way if peer in ends]:
+            self.undelivered[ends[1]] += sum(size for size, _ in self._under_way.pop(ends))
 
     def returned(self, peer: int, others: Sequence[int]) -> None:
         self._gone.discard(peer)
         self._greet(peer, others)
 
     def parted(self, neighbours: Sequence[Sequence[int]]) -> None:
-        self._release(list(self._held))
+        for (sender, receiver), messages in self._under_way.items():
+            for _ in range(len(messages)):
+                self.arrived(receiver, sender)
         for peer, others in enumerate(neighbours):
             if peer not in self._gone:
                 self.messages[peer] += HEADER.size * len(set(others) - self._gone)

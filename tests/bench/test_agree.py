@@ -36,6 +36,14 @@ def test_wire_bytes_agree_within_what_a_host_may_vary(
     assert (pair.differences() == []) is agree
 
 
+@pytest.mark.parametrize(("undelivered", "agree"), [(1_000_000, True), (900_000, False)])
+def test_what_a_dead_peer_had_under_way_may_have_passed(undelivered: int, agree: bool) -> None:
+    """A million bytes of messages are 1.05 million on the wire."""
+    peers = {"peer-0": {"parameters_sha256": None, "undelivered_bytes": undelivered}}
+    measured, modelled = (summary(wire, peers=peers) for wire in (11_050_000, 10_000_000))
+    assert Pair("namespaces", measured, modelled).wire_differs is not agree
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

@@ -19,7 +19,7 @@ from testbed.clock.transfers import Line
 from testbed.experiment.spec import Spec
 from testbed.planning.plan import plan
 from testbed.training.exchange import ExchangeService, Step
-from testbed.training.peer_bytes import Message, SentBytes
+from testbed.training.peer_bytes import ArrivedBytes, Message
 from testbed.training.service_entries import Entry, UpdateEntry
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
@@ -80,7 +80,9 @@ class Played(QuietRecord):
         self.case = case
         count = case.peers
         others = [[other for other in range(count) if other != peer] for peer in range(count)]
-        self.service = ExchangeService(run_settings(count, case.updates), others, SentBytes(count))
+        self.service = ExchangeService(
+            run_settings(count, case.updates), others, ArrivedBytes(count)
+        )
         self.steps = [0] * count
         self.begun = [0] * count
         self.got: list[dict[int, int]] = [
@@ -308,10 +310,15 @@ def test_a_peer_that_is_gone_is_left_out_and_the_others_go_on(
 
 @QUICK
 @given(cases())
-def test_every_sent_message_is_counted(case: Case) -> None:
+def test_a_message_counts_when_it_arrives_and_as_training_ends(case: Case) -> None:
     stage = Played(case)
+    counted = stage.service.bytes
     stage.clock.run()
     meeting = 32 * (case.peers - 1)
+    for peer in range(case.peers):
+        arrived = [size for _, receiver, _, size in stage.arrivals if receiver == peer]
+        assert counted.payload[peer] == sum(arrived) - 32 * len(arrived)
+    stage.service.part()
     for peer in range(case.peers):
         sizes = [
             size
@@ -322,8 +329,8 @@ def test_every_sent_message_is_counted(case: Case) -> None:
         ]
         # Peers with higher numbers connect to it; their greetings hold the secret.
         greetings = meeting + 32 * (case.peers - 1 - peer)
-        assert stage.service.bytes.messages[peer] == sum(sizes) + greetings
-        assert stage.service.bytes.payload[peer] == sum(sizes) - 32 * len(sizes)
+        assert counted.messages[peer] == sum(sizes) + greetings + meeting
+        assert counted.payload[peer] == sum(sizes) - 32 * len(sizes)
 
 
 def plain(**changes: Any) -> Case:

@@ -20,7 +20,7 @@ from testbed.experiment.spec import Spec
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.training.exchange import ExchangeService, Step
-from testbed.training.peer_bytes import Message, SentBytes
+from testbed.training.peer_bytes import ArrivedBytes, Message
 from testbed.training.settings import Settings
 from tests.clock.quiet import HandsOf, QuietRecord
 from tests.clock.test_flows import NaiveFlows
@@ -107,7 +107,7 @@ class Played(QuietRecord):
         self.under_way: dict[tuple[int, int], deque[tuple[int, bool]]] = {}
         self.arrivals: Arrivals = {}
         mesh = Mesh.of(run, lambda peer, _: (case.duration(peer, len(self.begins[peer]) - 1), 0.0))
-        service = ExchangeService(run, mesh.neighbours, SentBytes(case.peers))
+        service = ExchangeService(run, mesh.neighbours, ArrivedBytes(case.peers))
         self.clock = MeshClock(service, cast("MeshStage", self), mesh)
 
     def begin(self, peer: int) -> None:

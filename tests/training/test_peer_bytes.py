@@ -1,56 +1,53 @@
 """The bytes of messages to each peer: which count, and when."""
 
+from collections import deque
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.training.peer_bytes import Message, ReceivedBytes, SentBytes
+from testbed.training.peer_bytes import ArrivedBytes, Message, ReceivedBytes
 
 PEERS = 4
 HEADER, GREETING = 32, 64
 
 
-def test_all_that_is_sent_counts_once_where_all_can_be_reached() -> None:
+def test_a_message_counts_as_it_arrives_and_what_is_under_way_as_training_ends() -> None:
     passed: list[tuple[int, Message]] = []
-    one = SentBytes(PEERS, lambda sender, message: passed.append((sender, message)))
+    one = ArrivedBytes(PEERS, lambda sender, message: passed.append((sender, message)))
     one.connected([[1, 2], [0], [0], []])
     assert one.messages == [2 * GREETING, HEADER, HEADER, 0]
-    messages = [Message(1, 110, 100), Message(2, 30, 20)]
-    one.sent(0, messages)
-    assert one.payload == [0, 100, 20, 0]
-    assert one.messages == [2 * GREETING, HEADER + 110, HEADER + 30, 0]
-    assert passed == [(0, message) for message in messages]
+    first, second, other = Message(1, 110, 100), Message(1, 50, 40), Message(2, 30, 20)
+    one.sent(0, [first, other])
+    one.sent(0, [second])
+    assert (one.payload, passed) == ([0] * PEERS, [])
+    one.arrived(1, 0)
+    assert one.payload == [0, 100, 0, 0]
+    assert one.messages == [2 * GREETING, HEADER + 110, HEADER, 0]
+    assert passed == [(0, first)]
+    one.parted([[1, 2], [0], [0], []])
+    assert one.payload == [0, 140, 20, 0]
+    assert one.messages == [2 * GREETING + 2 * HEADER, 160 + 2 * HEADER, 30 + 2 * HEADER, 0]
+    assert sorted(passed[1:]) == [(0, second), (0, other)]
 
 
-def test_what_is_held_counts_once_both_ends_can_be_reached_and_never_if_one_dies() -> None:
-    one, cut = SentBytes(PEERS), {1}
-    one.is_reachable = lambda peer: peer not in cut
-    one.sent(0, [Message(1, 10, 8), Message(2, 10, 8)])
-    one.sent(1, [Message(0, 20, 18), Message(3, 20, 18)])
-    assert one.messages == [0, 0, 10, 0]
-    cut.add(3)
-    cut.remove(1)
-    one.release()
-    assert one.messages == [20, 10, 10, 0]
+def test_what_comes_of_a_dead_peer_or_would_go_to_it_does_not_count() -> None:
+    one = ArrivedBytes(PEERS)
+    one.sent(3, [Message(0, 10, 8)])
+    one.sent(0, [Message(3, 10, 8)])
     one.lost(3)
-    cut.clear()
-    one.sent(2, [Message(3, 40, 40)])  # nobody is there
+    one.arrived(0, 3)  # it was on its way when the other died by itself
+    one.sent(2, [Message(3, 40, 40)])
     one.parted([[]] * PEERS)
-    assert one.messages == [20, 10, 10, 0]
+    assert one.messages == [0] * PEERS
     one.returned(3, [0])
-    assert one.messages == [20 + GREETING, 10, 10, HEADER]
-
-
-def test_what_is_held_as_training_ends_leaves_as_faults_are_undone() -> None:
-    one = SentBytes(PEERS)
-    one.is_reachable = lambda peer: peer != 1
-    one.sent(1, [Message(0, 20, 18)])
-    one.parted([[1], [0], [], []])
-    assert one.messages == [20 + HEADER, HEADER, 0, 0]
+    assert one.messages == [GREETING, 0, 0, HEADER]
 
 
 events = st.one_of(
-    st.tuples(st.just("send"), st.integers(0, PEERS - 1), st.integers(0, PEERS - 1)),
-    st.tuples(st.sampled_from(["cut", "mend", "kill", "return"]), st.integers(0, PEERS - 1)),
+    st.tuples(
+        st.sampled_from(["send", "arrive"]), st.integers(0, PEERS - 1), st.integers(0, PEERS - 1)
+    ),
+    st.tuples(st.sampled_from(["kill", "return"]), st.integers(0, PEERS - 1)),
 )
 
 
@@ -58,42 +55,34 @@ events = st.one_of(
 def test_each_message_is_counted_or_lost_also_over_a_checkpoint(
     happened: list[tuple[str, int, int] | tuple[str, int]], kept_at: int
 ) -> None:
-    """The reference follows every message by itself."""
-    cut: set[int] = set()
+    """The reference follows every message by itself; its size tells it from all others."""
     dead: set[int] = set()
-    held: list[tuple[int, int]] = []
+    under_way: dict[tuple[int, int], deque[int]] = {}
     counted = [0] * PEERS
-
-    def made() -> SentBytes:
-        new = SentBytes(PEERS)
-        new.is_reachable = lambda peer: peer not in cut
-        return new
-
-    one = made()
+    one = ArrivedBytes(PEERS)
     for place, (what, peer, *rest) in enumerate(happened):
         if place == kept_at:
-            state, one = one.state(), made()
+            state, one = one.state(), ArrivedBytes(PEERS)
             one.restore(state)
         if what == "send" and peer not in dead and rest[0] != peer:
-            one.sent(peer, [Message(rest[0], 1, 1)])
+            one.sent(peer, [Message(rest[0], 1 + 2**place, 2**place)])
             if rest[0] not in dead:
-                held.append((peer, rest[0]))
-        elif what == "cut":
-            cut.add(peer)
-        elif what == "mend":
-            cut.discard(peer)
-            one.release()
+                under_way.setdefault((peer, rest[0]), deque()).append(2**place)
+        elif what == "arrive" and under_way.get((peer, rest[0])):
+            one.arrived(rest[0], peer)
+            counted[rest[0]] += under_way[peer, rest[0]].popleft()
         elif what == "kill":
             dead.add(peer)
             one.lost(peer)
-            held = [ends for ends in held if peer not in ends]
+            under_way = {ends: sizes for ends, sizes in under_way.items() if peer not in ends}
         elif what == "return" and peer in dead:
             dead.remove(peer)
             one.returned(peer, [])
-        for ends in [ends for ends in held if not cut & {*ends}]:
-            held.remove(ends)
-            counted[ends[1]] += 1
         assert one.payload == counted
+    one.parted([[]] * PEERS)
+    for (_, receiver), sizes in under_way.items():
+        counted[receiver] += sum(sizes)
+    assert one.payload == counted
 
 
 def test_what_a_peer_received_in_an_earlier_process_stays_counted() -> None:

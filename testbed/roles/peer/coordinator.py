@@ -36,7 +36,7 @@ from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
 from testbed.telemetry.state_board import DeviceLine
 from testbed.training.exchange import ExchangeService, Told
-from testbed.training.peer_bytes import ReceivedBytes, SentBytes
+from testbed.training.peer_bytes import ArrivedBytes, ReceivedBytes
 from testbed.training.service_entries import Entry, EvaluationPoint
 from testbed.training.settings import Settings
 from testbed.training.times import Times
@@ -73,7 +73,7 @@ class Coordinator(PeerChannels):
         at_wall = settings.timing.clock == "wall"
         super().__init__(leaves, RoleReporter(channel))
         self._times = times
-        counted = (ReceivedBytes if at_wall else SentBytes)(settings.workers)
+        counted = (ReceivedBytes if at_wall else ArrivedBytes)(settings.workers)
         self._service = ExchangeService(settings, neighbours, counted)
         self._line, self._paces = line, paces
         self._tells = tells
@@ -164,7 +164,10 @@ class Coordinator(PeerChannels):
                 "payload_bytes": service.bytes.payload[number],
                 "message_bytes": service.bytes.messages[number],
             }
-            peers[peer_name(number)] = counted | told if as_they_say else told | counted
+            one = counted | told if as_they_say else told | counted
+            if isinstance(service.bytes, ArrivedBytes):
+                one["undelivered_bytes"] = service.bytes.undelivered[number]
+            peers[peer_name(number)] = one
         payload_bytes = sum(peer["payload_bytes"] for peer in peers.values())
         message_bytes = sum(peer["message_bytes"] for peer in peers.values())
         return ServerFinished(service.updates, payload_bytes, message_bytes, peers)
