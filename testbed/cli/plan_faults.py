@@ -105,7 +105,8 @@ def _never(rule: FaultRule, of: _Struck) -> str:
 
 
 def _is_late(iteration: int, of: _Struck) -> bool:
-    return of.updates is not None and iteration > of.updates
+    """Return True if training is over when faults of an iteration would strike."""
+    return of.updates is not None and iteration >= of.updates
 
 
 def _expected(rule: FaultRule, of: _Struck) -> str:

@@ -213,7 +213,7 @@ def _facts(run: RecordedRun) -> dict[str, str]:
         "set-up": q.as_duration(summary.setup_seconds),
         "engine": run.clock,
         "ran" if manifest.programs else "training": run.trained,
-        "workers": f"{manifest.workers:,}; {q.as_count(summary.workers_lost)} died by themselves",
+        "workers": f"{manifest.workers:,}; dead without a fault: {q.as_count(summary.workers_lost)}",
         **_faults(run),
         **({"never struck": sentence} if (sentence := never_struck(run)) else {}),
         **no_update(run),

@@ -215,7 +215,7 @@ class LiveRun:
             self._state.egress["wire"] = int(egress["bytes"])
 
     def _take_capture(self, capture: CaptureReport | None) -> None:
-        if capture and "records" in capture:
+        if capture and "records" in capture and "dropped" in capture:
             self._state.capture = (capture["records"], capture["dropped"])
             self._state.acknowledgements = capture.get("acknowledgements")
 

@@ -198,7 +198,7 @@ class ReplayedRun:
             state.end(summary["ended"], ledger)
         state.training_seconds = summary.get("host_seconds") or self.duration
         capture = (summary.get("traffic") or {}).get("capture") or {}
-        if "records" in capture:
+        if "records" in capture and "dropped" in capture:  # not of a capture that died
             state.capture = (capture["records"], capture["dropped"])
         if not self._served:
             state.egress |= state.ingress

@@ -53,8 +53,12 @@ def described_as(fault: dict[str, Any], workers: int) -> list[str]:
             "each worker: corrupt share 1%, at iteration 5,000, for good",
         ),
         (
-            {"when": {"iteration": 250_001}, "how": "freeze"},
-            "each worker: freeze, at iteration 250,001, for good; "
+            {"when": {"iteration": 249_999}, "how": "freeze"},
+            "each worker: freeze, at iteration 249,999, for good",
+        ),
+        (
+            {"when": {"iteration": 250_000}, "how": "freeze"},
+            "each worker: freeze, at iteration 250,000, for good; "
             "never: training ends with update 250,000",
         ),
     ],

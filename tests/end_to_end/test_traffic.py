@@ -355,6 +355,9 @@ def test_a_capture_that_dies_is_reported_and_the_run_goes_on(command: CommandLin
     said = command.do("traffic", started.run_directory)
     assert said.returncode == 0, said.stderr
     assert f"{traffic['capture']['records']:,} packets captured, an unknown number" in said.stdout
+    how = ("--speed", "0", "--metrics-port", "0", "--metrics-linger", "1ms")
+    said = command.do("replay", started.run_directory, *how)
+    assert said.returncode == 0, said.stderr
 
 
 def test_a_run_cut_short_has_its_capture(command: CommandLine) -> None:
