@@ -258,6 +258,27 @@ def training_column(named: Named, column: str) -> list[str]:
     return found
 
 
+def fingerprint(name: str) -> str:
+    """Return a SHA-256, hexadecimal, that is the same on all hosts that have the same dataset.
+
+    It is that of all arrays. Of folders of images it is that of the names and the sizes of the files,
+    as none is decoded; of a dataset that is bundled with a library it is empty.
+
+    Raises:
+        DataError, SpecError: as ``read``.
+    """
+    place = place_of(name)
+    return "" if place is None else _fingerprint(name, _modified(place))
+
+
+@functools.lru_cache(maxsize=4)
+def _fingerprint(name: str, _at: tuple[int, ...]) -> str:
+    if (folders := _folders(name)) is not None:
+        return folders.fingerprint
+    images, train, test_images, test = _arrays(name)
+    return Raw(images, train, test_images, test).digest
+
+
 def counts(name: str) -> tuple[int, int]:
     """Return the numbers of training and of test images; contents are checked, as far as they can be.
 

@@ -7,6 +7,7 @@ order, because evaluations may take the first test images, and those of a folder
 Pillow decodes them (``image_files``).
 """
 
+import hashlib
 import itertools
 import lzma
 import tarfile
@@ -73,6 +74,15 @@ class ImageFolders:
             np.array([label for _, label in part], kind) for part in (self.train, self.test)
         )
         return train, test
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the names of all images, and of the sizes of their files or of the archive."""
+        names = [str(name) for name, _ in (*self.train, *self.test)]
+        alone = self.path.is_file()
+        files = [self.path] if alone else [self.path / name for name in names]
+        sizes = [one.stat().st_size for one in files]
+        return hashlib.sha256(repr((names, sizes)).encode()).hexdigest()
 
     def images(
         self, train: npt.NDArray[np.int64] | None

@@ -21,11 +21,13 @@ from testbed.doctor.attempts import make_tunnel, try_in_child
 from testbed.doctor.cleaning import clean
 from testbed.doctor.examination import examine
 from testbed.doctor.findings import Finding
-from testbed.errors import HostError
+from testbed.errors import HostError, TestbedError
+from testbed.learning.data import catalogue
 from testbed.orchestrator.hosts.inquiries import (
     INQUIRIES,
     CleanHost,
     ClockRead,
+    DatasetRead,
     ExamineHost,
     ExchangeDatagrams,
     FillPath,
@@ -41,6 +43,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathOpened,
     PathsMissing,
     ReadClock,
+    ReadDataset,
     ask,
     send_inquiry,
 )
@@ -117,15 +120,8 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
         raise ConnectionLostError(f"it has sent {error}") from error
     try:
         match inquiry:
-            case ReadClock():
-                send_inquiry(connection, ClockRead(time.monotonic(), time.time()))
-            case ExamineHost():
-                findings = [asdict(finding) for finding in examined_here()]
-                send_inquiry(connection, HostExamined(findings))
-            case CleanHost():
-                send_inquiry(connection, HostCleaned([asdict(one) for one in clean()]))
-            case FindPaths(paths):
-                send_inquiry(connection, PathsMissing([p for p in paths if not Path(p).exists()]))
+            case ReadClock() | ExamineHost() | CleanHost() | FindPaths() | ReadDataset():
+                send_inquiry(connection, _of_this_host(inquiry))
             case OpenPath(address):
                 with socket.create_server((address, 0)) as listener:
                     send_inquiry(connection, PathOpened(listener.getsockname()[1]))
@@ -142,8 +138,24 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
                 _fill_back(connection.socket, min(seconds, MOST_SECONDS))
             case ExchangeDatagrams():
                 exchange(connection, inquiry, min(inquiry.seconds, MOST_SECONDS))
-    except (HostError, OSError) as error:
+    except (TestbedError, OSError) as error:
         send_inquiry(connection, InquiryRefused(str(error)))
+
+
+def _of_this_host(
+    inquiry: ReadClock | ExamineHost | CleanHost | FindPaths | ReadDataset,
+) -> ClockRead | HostExamined | HostCleaned | PathsMissing | DatasetRead:
+    match inquiry:
+        case ReadClock():
+            return ClockRead(time.monotonic(), time.time())
+        case ExamineHost():
+            return HostExamined([asdict(finding) for finding in examined_here()])
+        case CleanHost():
+            return HostCleaned([asdict(one) for one in clean()])
+        case FindPaths(paths):
+            return PathsMissing([path for path in paths if not Path(path).exists()])
+        case ReadDataset(dataset):
+            return DatasetRead(catalogue.fingerprint(dataset))
 
 
 def examined_here() -> list[Finding]:

@@ -192,6 +192,20 @@ class PathsMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadDataset:
+    """Say which data the host has by the name or the path of a dataset."""
+
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRead:
+    """Its ``learning.data.catalogue.fingerprint`` there."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class InquiryRefused:
     """The host cannot answer; ``reason`` says why."""
 
@@ -207,6 +221,7 @@ Inquiry: TypeAlias = (
     | FillPath
     | ExchangeDatagrams
     | FindPaths
+    | ReadDataset
 )
 Answer: TypeAlias = (
     ClockRead
@@ -219,6 +234,7 @@ Answer: TypeAlias = (
     | DatagramsSent
     | DatagramsExchanged
     | PathsMissing
+    | DatasetRead
     | InquiryRefused
 )
 INQUIRIES: MessageCodec[Inquiry] = MessageCodec(get_args(Inquiry), checked=True)

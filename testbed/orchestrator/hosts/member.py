@@ -26,6 +26,7 @@ from testbed.orchestrator.hosts.host_paths import measured
 from testbed.orchestrator.hosts.hosts_file import OtherHost
 from testbed.orchestrator.hosts.inquiries import (
     CleanHost,
+    DatasetRead,
     ExamineHost,
     FindPaths,
     HostCleaned,
@@ -36,6 +37,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathMeasured,
     PathOpened,
     PathsMissing,
+    ReadDataset,
     ask,
 )
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
@@ -188,6 +190,15 @@ class Member:
         """
         with self._answering():
             return ask(self.connection, FindPaths(paths), PathsMissing).paths
+
+    def fingerprint(self, dataset: str) -> str:
+        """Return the ``learning.data.catalogue.fingerprint`` of a dataset there.
+
+        Raises:
+            HostError: it does not answer, or does not have the dataset.
+        """
+        with self._answering():
+            return ask(self.connection, ReadDataset(dataset), DatasetRead).fingerprint
 
     def cleaned(self) -> list[Leftover]:
         """Have it remove what killed runs left there; return each of it.

@@ -22,6 +22,7 @@ from testbed.orchestrator.hosts.agent_service import secret_in
 from testbed.orchestrator.hosts.agents_of_hosts import AgentsOfHosts
 from testbed.orchestrator.hosts.hosts_file import HostsFile, patterns
 from testbed.orchestrator.hosts.inquiries import HostClock
+from testbed.orchestrator.hosts.lacking import lacks
 from testbed.orchestrator.hosts.member import HostTable, Member, own_processors
 from testbed.orchestrator.hosts.underlay_delay import (
     CrossingDirection,
@@ -30,8 +31,6 @@ from testbed.orchestrator.hosts.underlay_delay import (
     remarks,
 )
 from testbed.orchestrator.run_notes import P, RunNotes
-from testbed.planning import program_plan
-from testbed.planning.plan import Plan
 from testbed.planning.plans import AnyPlan
 
 _PATIENCE_AT_END = 2.0
@@ -214,22 +213,14 @@ class Spread:
         return self.plan.spec.clock == "virtual" or not self.plan.served
 
     def lacks(self) -> Iterator[str]:
-        """Yield a sentence on each file or program that another host lacks and its programs need.
+        """Yield a sentence on each thing that a run needs and another host lacks.
 
         Raises:
+            DataError: this host lacks the data.
             HostError: a host does not answer, or there is no way to it for links.
         """
-        ways = self.longest_packets
-        if isinstance(self.plan, Plan):
-            return
-        for name in ways:
-            member = self.members[name]
-            keys = program_plan.files_read(self.plan, self.placed_on(name))
-            for path in member.missing([*keys]):
-                yield (
-                    f"{member.host.described} has no {path}, which the programs there need "
-                    f"({keys[path]}): it has to be in the same place on every host"
-                )
+        for name in self.longest_packets:
+            yield from lacks(self.plan, self.members[name], self.placed_on(name))
 
     @cached_property
     def _host_of_node(self) -> Mapping[str, str]:

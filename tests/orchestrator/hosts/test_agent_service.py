@@ -3,15 +3,17 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 
@@ -20,7 +22,7 @@ from testbed.doctor.findings import Leftover
 from testbed.doctor.requirements import problems
 from testbed.errors import HostError, TestbedError
 from testbed.experiment.load import load
-from testbed.nodes import forked_process
+from testbed.nodes import forked_process, linux
 from testbed.orchestrator.hosts.agent_service import serve
 from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost
 from testbed.orchestrator.hosts.member import Member
@@ -53,9 +55,17 @@ with elsewhere(sys.argv[1]) as folder:
 @pytest.fixture
 def host() -> Iterator[OtherHost]:
     """An agent on this host, and where it waits."""
+    with agent_waiting() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def agent_waiting(begin: Callable[[], None] = lambda: None) -> Iterator[OtherHost]:
+    """Start an agent on this host, whose process first does something."""
     reading, writing = os.pipe()
 
     def body() -> None:
+        begin()
         serve("127.0.0.1", 0, SECRET, lambda text: print(text, flush=True))
 
     agent = forked_process.fork("agent", body, (0, writing, 2))
@@ -179,6 +189,48 @@ def test_only_its_own_devices_need_room_on_this_host(
     for spread in (True, False):
         found = [str(error) for error in problems([one], tmp_path, spread=spread)]
         assert any("workers need about " in text for text in found) is not spread, found
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ("same", ""),
+        ("other", "has other data than this host by the name of dataset {}: all devices have to"),
+        ("nothing", "has no {}, which the run reads"),
+    ],
+)
+def test_other_data_on_another_host_are_refused_before_the_start(
+    there: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The other host has another folder in the place of the data."""
+    place, its = tmp_path / "data", tmp_path / "its"
+    for folder, seed in ((place, 1), (its, 1 if there == "same" else 2)):
+        folder.mkdir()
+        if folder == place or there != "nothing":
+            draw, labels = np.random.default_rng(seed), np.arange(320, dtype=np.uint8) % 10
+            images = draw.integers(0, 256, (320, 8, 8), np.uint8)
+            np.savez(
+                folder / "own.npz",
+                train_images=images[20:],
+                train_labels=labels[20:],
+                test_images=images[:20],
+                test_labels=labels[:20],
+            )
+    dataset = str(place / "own.npz")
+    one = plan(load(QUICKSTART, [f"dataset={dataset}", "model=mlp"]))[0]
+
+    def begin() -> None:
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.mount("none", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+        linux.mount(str(its), str(place), "", linux.MS_BIND)
+
+    with agent_waiting(begin) as host:
+        monkeypatch.setattr("testbed.nodes.linux.namespace_id", lambda kind: "another host's")
+        file = HostsFile("127.0.0.1", [host], made_secret=SECRET)
+        text = re.escape(f"host b (127.0.0.1:{host.port}) {told.format(dataset)}")
+        refused = pytest.raises(HostError, match=text)
+        with refused if told else contextlib.nullcontext():
+            check(file, [one])
 
 
 @pytest.mark.parametrize(
