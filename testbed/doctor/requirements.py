@@ -180,12 +180,31 @@ def check_memory(plans: Sequence[AnyPlan], elsewhere: int = 0) -> None:
     """
     needed = max(plan.memory - elsewhere * plan.memory_per_device for plan in plans)
     largest = max(plans, key=lambda plan: plan.memory)
-    limit = capacity.memory(largest.shared_memory, largest.memory_per_device)
+    workers = plans[0].spec.devices.workers - elsewhere
+    _check_memory_of(workers, needed, largest.shared_memory, largest.memory_per_device)
+
+
+def check_room_of(devices: int, shared_memory: int, memory_per_device: float) -> None:
+    """Check that this host has room for workers or peers of a run that another host has begun.
+
+    Args:
+        devices: their number.
+        shared_memory, memory_per_device: bytes that they share, and that each of them needs.
+
+    Raises:
+        HostError: it has not.
+    """
+    check_processes(devices)
+    needed = shared_memory + devices * memory_per_device
+    _check_memory_of(devices, needed, shared_memory, memory_per_device)
+
+
+def _check_memory_of(workers: int, needed: float, shared: int, per_device: float) -> None:
+    limit = capacity.memory(shared, per_device)
     if limit.room < needed:
         fit = max(0, limit.devices - 2)
         raise HostError(
-            f"{plans[0].spec.devices.workers - elsewhere:,} workers need about "
-            f"{needed / 2**30:.1f} GiB of memory, "
+            f"{workers:,} workers need about {needed / 2**30:.1f} GiB of memory, "
             f"and {limit.room / 2**30:.1f} GiB are available, enough for {fit:,}: {limit.remedy}"
         )
 

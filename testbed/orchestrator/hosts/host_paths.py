@@ -21,6 +21,7 @@ from testbed.doctor.attempts import make_tunnel, try_in_child
 from testbed.doctor.cleaning import clean
 from testbed.doctor.examination import examine
 from testbed.doctor.findings import Finding
+from testbed.doctor.requirements import check_room_of
 from testbed.errors import HostError, TestbedError
 from testbed.learning.data import catalogue
 from testbed.orchestrator.hosts.inquiries import (
@@ -32,6 +33,7 @@ from testbed.orchestrator.hosts.inquiries import (
     ExchangeDatagrams,
     FillPath,
     FindPaths,
+    FindRoom,
     HostCleaned,
     HostClock,
     HostExamined,
@@ -44,6 +46,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathsMissing,
     ReadClock,
     ReadDataset,
+    RoomFound,
     ask,
     send_inquiry,
 )
@@ -120,8 +123,6 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
         raise ConnectionLostError(f"it has sent {error}") from error
     try:
         match inquiry:
-            case ReadClock() | ExamineHost() | CleanHost() | FindPaths() | ReadDataset():
-                send_inquiry(connection, _of_this_host(inquiry))
             case OpenPath(address):
                 with socket.create_server((address, 0)) as listener:
                     send_inquiry(connection, PathOpened(listener.getsockname()[1]))
@@ -138,13 +139,20 @@ def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
                 _fill_back(connection.socket, min(seconds, MOST_SECONDS))
             case ExchangeDatagrams():
                 exchange(connection, inquiry, min(inquiry.seconds, MOST_SECONDS))
+            case _:
+                send_inquiry(connection, _of_this_host(inquiry))
     except (TestbedError, OSError) as error:
         send_inquiry(connection, InquiryRefused(str(error)))
 
 
 def _of_this_host(
-    inquiry: ReadClock | ExamineHost | CleanHost | FindPaths | ReadDataset,
-) -> ClockRead | HostExamined | HostCleaned | PathsMissing | DatasetRead:
+    inquiry: ReadClock | ExamineHost | CleanHost | FindPaths | ReadDataset | FindRoom,
+) -> ClockRead | HostExamined | HostCleaned | PathsMissing | DatasetRead | RoomFound:
+    """Answer an inquiry about what this host has.
+
+    Raises:
+        TestbedError: it has not.
+    """
     match inquiry:
         case ReadClock():
             return ClockRead(time.monotonic(), time.time())
@@ -156,6 +164,9 @@ def _of_this_host(
             return PathsMissing([path for path in paths if not Path(path).exists()])
         case ReadDataset(dataset):
             return DatasetRead(catalogue.fingerprint(dataset))
+        case FindRoom(devices, shared_memory, memory_per_device):
+            check_room_of(devices, shared_memory, memory_per_device)
+            return RoomFound()
 
 
 def examined_here() -> list[Finding]:

@@ -206,6 +206,20 @@ class DatasetRead:
 
 
 @dataclass(frozen=True, slots=True)
+class FindRoom:
+    """Say whether the host has room for devices; see ``doctor.requirements.check_room_of``."""
+
+    devices: int
+    shared_memory: int
+    memory_per_device: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoomFound:
+    """It has."""
+
+
+@dataclass(frozen=True, slots=True)
 class InquiryRefused:
     """The host cannot answer; ``reason`` says why."""
 
@@ -222,6 +236,7 @@ Inquiry: TypeAlias = (
     | ExchangeDatagrams
     | FindPaths
     | ReadDataset
+    | FindRoom
 )
 Answer: TypeAlias = (
     ClockRead
@@ -235,6 +250,7 @@ Answer: TypeAlias = (
     | DatagramsExchanged
     | PathsMissing
     | DatasetRead
+    | RoomFound
     | InquiryRefused
 )
 INQUIRIES: MessageCodec[Inquiry] = MessageCodec(get_args(Inquiry), checked=True)

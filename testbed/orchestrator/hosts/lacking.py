@@ -12,15 +12,20 @@ from testbed.planning.plans import AnyPlan
 
 
 def lacks(plan: AnyPlan, member: Member, devices: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence on each file or program that a host lacks, or on data that are not this host's.
+    """Yield a sentence on each thing that a host lacks: room, files, programs, this host's data.
 
     Args:
         devices: the workers or peers on it.
 
     Raises:
         DataError: this host lacks the data.
-        HostError: the host does not answer.
+        HostError: the host has ended its connection.
     """
+    try:
+        member.check_room(len(devices), plan.shared_memory, plan.memory_per_device)
+    except HostError as error:
+        yield str(error)
+        return
     if isinstance(plan, Plan):
         yield from _of_data(plan, member)
         return

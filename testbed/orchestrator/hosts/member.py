@@ -29,6 +29,7 @@ from testbed.orchestrator.hosts.inquiries import (
     DatasetRead,
     ExamineHost,
     FindPaths,
+    FindRoom,
     HostCleaned,
     HostClock,
     HostExamined,
@@ -38,6 +39,7 @@ from testbed.orchestrator.hosts.inquiries import (
     PathOpened,
     PathsMissing,
     ReadDataset,
+    RoomFound,
     ask,
 )
 from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
@@ -199,6 +201,15 @@ class Member:
         """
         with self._answering():
             return ask(self.connection, ReadDataset(dataset), DatasetRead).fingerprint
+
+    def check_room(self, devices: int, shared_memory: int, memory_per_device: float) -> None:
+        """Check that it has room for devices; see ``doctor.requirements.check_room_of``.
+
+        Raises:
+            HostError: it does not answer, or has not.
+        """
+        with self._answering():
+            ask(self.connection, FindRoom(devices, shared_memory, memory_per_device), RoomFound)
 
     def cleaned(self) -> list[Leftover]:
         """Have it remove what killed runs left there; return each of it.

@@ -191,6 +191,24 @@ def test_only_its_own_devices_need_room_on_this_host(
         assert any("workers need about " in text for text in found) is not spread, found
 
 
+def test_devices_need_room_on_their_own_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = plan(load(QUICKSTART))[0]
+    room = SimpleNamespace(
+        total=2**40, available=int(one.shared_memory + 2 * one.memory_per_device)
+    )
+
+    def begin() -> None:
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: room)
+
+    with agent_waiting(begin) as host:
+        monkeypatch.setattr("testbed.nodes.linux.namespace_id", lambda kind: "another host's")
+        for last, fits in ((1, True), (2, False)):
+            file = HostsFile("127.0.0.1", [host], {f"worker-0..{last}": "b"}, made_secret=SECRET)
+            refused = pytest.raises(HostError, match=r"^host b .*: 3 workers need about .* GiB of")
+            with contextlib.nullcontext() if fits else refused:
+                check(file, [one])
+
+
 @pytest.mark.parametrize(
     ("there", "told"),
     [
