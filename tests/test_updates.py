@@ -131,7 +131,7 @@ def test_what_an_aggregator_pushes_is_an_update() -> None:
     above = Worker(SparseUpdate(K.astype(np.int64), V))
     half = AggregatorHalf(np.zeros(SIZE, np.float32), above, wait_for=1, within=None)
     half.joined(0)
-    half.adopt(WHOLE, 0)
+    half.adopt(WHOLE, [0])
     half.pull(0)
     half.push(0, DenseUpdate(WHOLE), 0, loss=1.0)
     with pytest.raises(TestbedError, match=r"tests\.test_updates\.Worker .*int64"):

@@ -3,11 +3,12 @@
 Its devices are workers, and the aggregators of clusters inside its own, which push sums.
 
 An aggregator is a server below and a worker above. Its parameters are those that it was last sent by
-the server, and its version is theirs: it makes no version of its own. When parameters arrive, it opens
-a *combination*: it serves them to its devices and adds up what they push. The combination closes when
-enough devices have pushed, or after a time; then its sum takes the place of a worker's gradient, and
-devices that ask wait for the server's next version. What arrives too late for its combination is
-dropped, as by ``testbed.algorithms.synchronous_sgd``.
+the server, and its version is theirs. Of several servers it has a slice from each, whose versions may
+differ: its own version is then the number of times that it has taken parameters over. When parameters
+arrive, it opens a *combination*: it serves them to its devices and adds up what they push. The
+combination closes when enough devices have pushed, or after a time; then its sum takes the place of a
+worker's gradient, and devices that ask wait for the next version from above. What arrives too late for
+its combination is dropped, as by ``testbed.algorithms.synchronous_sgd``.
 
 A sum and the number of updates in it, not their mean, are pushed: sums of sums divided by the sum of
 numbers are the mean of all updates, whichever cluster they come from, and one aggregator that sums all
@@ -19,6 +20,7 @@ server gets a report, and waits for the aggregator no longer; it asks again when
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,13 +39,14 @@ class Combined:
         update: their sum, or what the selection kept of it; shares the half's memory until its next
             combination.
         count: the number of updates in the sum, at least 1.
-        base_version: the version that all of them were computed at.
+        bases: the version that all of them were computed at, of each role's part that the aggregator
+            calls: of an only one, or of each server's slice.
         loss: the mean of their losses.
     """
 
     update: Update
     count: int
-    base_version: int
+    bases: Sequence[int]
     loss: float
 
 
@@ -60,11 +63,14 @@ class CombiningHalf(ServerHalf):
         """Return what was combined; None if that is nothing, as there are no devices."""
 
     @abstractmethod
-    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        """Take over the server's parameters, and open a combination for their version.
+    def adopt(
+        self, parameters: FloatVector, bases: Sequence[int], *, time: float = math.nan
+    ) -> None:
+        """Take over parameters from above, and open a combination for their version.
 
         Args:
             parameters: float32, (|Θ|,).
+            bases: the version of each part of them; see ``Combined``.
             time: now, in seconds since training began by the run's clock.
 
         Raises:
@@ -100,6 +106,7 @@ class AggregatorHalf(CombiningHalf):
         self._within = within
         self.deadline = None
         self._there: set[int] = set()
+        self._bases: Sequence[int] = ()
         self._is_open = self._is_due = self._has_expired = False
         self._sum = np.zeros_like(parameters)
         # The entries that the sparse updates of the combination contain; None if any was dense.
@@ -120,11 +127,19 @@ class AggregatorHalf(CombiningHalf):
         return self._is_due
 
     @property
+    def bases(self) -> Sequence[int]:
+        """The version of each part of the parameters; empty before there are any."""
+        return self._bases
+
+    @property
     def late(self) -> int:
         """The number of updates so far that came too late for their combination."""
         return self._late
 
-    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
+    def adopt(
+        self, parameters: FloatVector, bases: Sequence[int], *, time: float = math.nan
+    ) -> None:
+        version = bases[0] if len(bases) == 1 else self.version + 1
         if version < self.version and not self._goes_back:
             raise UnexpectedMessageError(f"version {version} comes after version {self.version}")
         self._goes_back = False
@@ -132,7 +147,7 @@ class AggregatorHalf(CombiningHalf):
             changed = parameters.view(np.uint32) != self.parameters.view(np.uint32)
             self._changed_at[changed] = version
         np.copyto(self.parameters, parameters)
-        self.version = version
+        self.version, self._bases = version, list(bases)
         self._is_open, self._is_due, self._has_expired = True, False, False
         self.deadline = None if self._within is None else time + self._within
         self._taken.clear()
@@ -230,7 +245,7 @@ class AggregatorHalf(CombiningHalf):
         count = self._count
         if not count:
             return None
-        return Combined(self._update(), count, self.version, self._losses / count)
+        return Combined(self._update(), count, self._bases, self._losses / count)
 
     def _update(self) -> Update:
         if self._above is not None:

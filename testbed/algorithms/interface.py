@@ -335,7 +335,7 @@ class AggregatedAlgorithm(ServedAlgorithm):
     """An algorithm with a server and, between it and the workers, an aggregator in each cluster.
 
     Workers talk to their cluster's aggregator, and aggregators to that of the cluster in which their
-    own one is, or to the server, by the same protocol.
+    own one is, or to all servers, by the same protocol.
     """
 
     parts: ClassVar[tuple[Part, ...]] = ("server", "aggregator", "worker")
@@ -344,12 +344,12 @@ class AggregatedAlgorithm(ServedAlgorithm):
     def conversations(
         options: Any, conditions: Conditions, population: Population
     ) -> Iterable[tuple[Role, Role]]:
+        servers = [Role("server", index) for index in range(population.servers)]
         for caller, called in enumerate(population.aggregator_of):
             above = caller - population.devices
-            yield (
-                Role("worker", caller) if above < 0 else Role("aggregator", above),
-                Role("server", 0) if called < 0 else Role("aggregator", called),
-            )
+            one = Role("worker", caller) if above < 0 else Role("aggregator", above)
+            for other in servers if called < 0 else [Role("aggregator", called)]:
+                yield one, other
 
 
 class PeerAlgorithm(Algorithm):

@@ -13,7 +13,7 @@ Part: TypeAlias = Literal["server", "aggregator", "worker", "peer"]
 """The parts of roles.
 
 server: holds a slice of the parameters, applies updates to it and sends it to callers; aggregator:
-combines the updates of a cluster for the server, or the aggregator, that it calls itself; worker:
+combines the updates of a cluster for the servers, or the aggregator, that it calls itself; worker:
 computes gradients of the parameters that it is sent; peer: has parameters of its own, and exchanges
 updates.
 """
@@ -35,7 +35,7 @@ class Population:
         devices: the number of workers or peers.
         servers: the number of servers, if the algorithm has any.
         aggregator_of: the aggregator, from 0, of each device and then of each aggregator; -1: it talks
-            to the server. Empty without aggregators.
+            to the servers. Empty without aggregators.
     """
 
     devices: int

@@ -1,14 +1,16 @@
 """The conversations of a run: which worker talks to which server, or which peers to each other.
 
-Conversations are numbered, and events are about one of them. With one server the number of a
-conversation is its worker's. A *way* is one direction of a conversation.
+Conversations are numbered, and events are about one of them. Those of the first worker come first, in
+the order of the roles that it talks to; with one server the number of a conversation is its worker's.
+A *way* is one direction of a conversation.
 
-An aggregator is a server to the workers of its cluster, and a worker to the server or aggregator above
-it. As a server it has an index, as a worker a number; both follow those of the others.
+An aggregator is a server to the workers of its cluster, and a worker to the servers or to the
+aggregator above it. As a server it has an index, as a worker a number; both follow those of the others.
 """
 
+import itertools
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from testbed.training.settings import Settings
 
@@ -17,76 +19,67 @@ Way: TypeAlias = tuple[int, bool]
 
 
 class Conversations:
-    """The conversations of workers that talk to the same number of servers, all of them.
+    """The conversations of workers, and of aggregators as workers, with the roles that they call."""
 
-    Attributes:
-        servers: the number of servers that each worker talks to.
-    """
+    def __init__(
+        self, called: Sequence[Sequence[int]], *, workers: int | None = None, servers: int = 1
+    ) -> None:
+        """Number the conversations.
 
-    def __init__(self, servers: int = 1) -> None:
-        self.servers = servers
+        Args:
+            called: the indices of the roles that each worker, and then each aggregator, talks to.
+            workers: how many of them are workers; None: all.
+            servers: their number; the indices of aggregators begin with it.
+        """
+        self._workers = len(called) if workers is None else workers
+        self._servers = servers
+        self._worker = [worker for worker, those in enumerate(called) for _ in those]
+        self._server = [server for those in called for server in those]
+        ends = itertools.accumulate(map(len, called), initial=0)
+        self._of_worker = [range(*both) for both in itertools.pairwise(ends)]
+        pairs = zip(self._worker, self._server, strict=True)
+        self._between = {pair: number for number, pair in enumerate(pairs)}
+
+    @classmethod
+    def with_all(cls, workers: int, servers: int = 1) -> Self:
+        """Number the conversations of workers that talk to all servers."""
+        return cls([range(servers)] * workers, servers=servers)
 
     def of_worker(self, worker: int) -> range:
         """Return the numbers of a worker's conversations, in the order of its servers."""
-        return range(worker * self.servers, (worker + 1) * self.servers)
+        return self._of_worker[worker]
+
+    def of_server(self, server: int) -> list[int]:
+        """Return the numbers of a server's, or an aggregator's, conversations with its callers."""
+        return [number for number, one in enumerate(self._server) if one == server]
 
     def ways(self, device: int, *, up: bool) -> list[Way]:
         """Return the ways over one direction of a device's own link, in the order of their numbers."""
         return [(number, up) for number in self.of_worker(device)]
 
     def worker(self, conversation: int) -> int:
-        return conversation // self.servers
+        return self._worker[conversation]
 
     def server(self, conversation: int) -> int:
-        return conversation % self.servers
+        return self._server[conversation]
 
     def place(self, conversation: int) -> int:
         """Return the place of a conversation among those of its worker, from 0."""
-        return conversation % self.servers
+        return conversation - self._of_worker[self._worker[conversation]].start
 
     def between(self, worker: int, server: int) -> int:
         """Return the number of the conversation of a worker with a server that it talks to."""
-        return worker * self.servers + server
+        return self._between[worker, server]
 
     def below(self, worker: int) -> int | None:
         """Return the index as a server of what talks as this worker; None if it is none."""
-        return None
+        index = worker - self._workers
+        return self._servers + index if index >= 0 else None
 
     def above(self, server: int) -> int | None:
         """Return the number as a worker of what serves at this index; None if it is none."""
-        return None
-
-
-class Tree(Conversations):
-    """Workers that talk to aggregators, and aggregators that talk to others or to the server.
-
-    The server has index 0 and aggregator a index 1 + a. With n workers, which are numbered from 0,
-    aggregator a is worker n + a of what it talks to. A conversation has its worker's number.
-    """
-
-    def __init__(self, aggregator_of: Sequence[int], workers: int) -> None:
-        """Number the conversations.
-
-        Args:
-            aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it
-                talks to the server.
-        """
-        super().__init__()
-        self._aggregator_of = aggregator_of
-        self._workers = workers
-
-    def server(self, conversation: int) -> int:
-        return 1 + self._aggregator_of[conversation]
-
-    def between(self, worker: int, server: int) -> int:
-        return worker
-
-    def below(self, worker: int) -> int | None:
-        index = worker - self._workers
-        return 1 + index if index >= 0 else None
-
-    def above(self, server: int) -> int | None:
-        return self._workers + server - 1 if server else None
+        index = server - self._servers
+        return self._workers + index if index >= 0 else None
 
 
 class PeerConversations:
@@ -124,6 +117,8 @@ class PeerConversations:
 
 
 def conversations(settings: Settings) -> Conversations:
-    if settings.aggregators:
-        return Tree(settings.network.aggregator_of, settings.workers)
-    return Conversations(settings.servers)
+    return Conversations(
+        [settings.called(worker) for worker in range(settings.evaluator)],
+        workers=settings.workers,
+        servers=settings.servers,
+    )

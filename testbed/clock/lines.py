@@ -13,11 +13,16 @@ OwnLink: TypeAlias = tuple[int, bool]
 """One direction of a device's own link: the device's number, and True for its uplink."""
 
 
-def lines(settings: Settings, number: int) -> tuple[Line, Line]:
-    """Make a device's uplink and downlink, both idle, with the delays of its whole route."""
-    device, first = settings.device(number), number * settings.servers
+def lines(settings: Settings, number: int, conversation: int) -> tuple[Line, Line]:
+    """Make a device's uplink and downlink, both idle, with the delays of its whole route.
+
+    Args:
+        conversation: its only one, by whose number jitter is drawn; among peers the device's. Where
+            messages share links they do not pass these lines, and it may be any one.
+    """
+    device = settings.device(number)
     upwards, downwards = (
-        route_delay(settings, (first, up), [(number, up)]) for up in (True, False)
+        route_delay(settings, (conversation, up), [(number, up)]) for up in (True, False)
     )
     up, down = settings.rate_traces(number)
     return _line(device.uplink, up, *upwards), _line(device.downlink, down, *downwards)

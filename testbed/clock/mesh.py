@@ -116,7 +116,7 @@ class Mesh:
             neighbours,
             computation.computing(settings),
             busy,
-            lambda peer: (Line(None), Line(None)) if shared else lines(settings, peer),
+            lambda peer: (Line(None), Line(None)) if shared else lines(settings, peer, peer),
             SharedTransfers(settings, PeerConversations(neighbours)) if shared else None,
             settings.timing.suspect_after,
             math.inf if settings.send_queue is None else settings.send_queue,

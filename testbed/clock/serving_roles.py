@@ -14,7 +14,7 @@ from testbed.clock.conversations import Conversations
 from testbed.clock.event_clock import ClockFaults
 from testbed.clock.event_queue import ASKED, EXPIRED, SILENT, EventQueue
 from testbed.clock.stage import Arrived, Stage
-from testbed.engine.aggregator import ABOVE, Aggregator
+from testbed.engine.aggregator import Aggregator, above
 from testbed.engine.events import (
     Action,
     At,
@@ -23,7 +23,6 @@ from testbed.engine.events import (
     Due,
     Event,
     Heard,
-    Message,
     Opened,
     Pull,
     Record,
@@ -85,11 +84,11 @@ class ServingRoles(Stateful):
         self._settled = [Settled(partial(clock.has_room, one)) for one in range(len(services))]
         self._over = [False] * len(services)
         # Those whose updates are complete, which workers are told when all is settled; the
-        # conversations over which workers ask at this moment; and the aggregators whose reports are
+        # conversations over which workers ask at this moment; and how many reports of aggregators are
         # on their way, by their numbers as workers.
         self._ending: list[int] = []
         self._asking: list[int] = []
-        self._reporting: set[int] = set()
+        self._reporting: dict[int, int] = {}
 
     def begin(self) -> None:
         for server in range(len(self._roles)):
@@ -124,11 +123,17 @@ class ServingRoles(Stateful):
             clock.strikes.pushed(worker)
         self._await_answers()
         if not has_update and worker in self._reporting:
-            self._reporting.remove(worker)
-            below = clock.conversations.below(worker)
+            self._reported(worker)
+        self.settle()
+
+    def _reported(self, worker: int) -> None:
+        """Tell an aggregator that a report has arrived, if it is the last one of its reports."""
+        self._reporting[worker] -= 1
+        if not self._reporting[worker]:
+            del self._reporting[worker]
+            below = self._clock.conversations.below(worker)
             assert below is not None
             self.tell(below, Due(Token(What.RESTED)))
-        self.settle()
 
     def _await_answers(self) -> None:
         """Schedule the answers to those that have asked, after all other events of this moment."""
@@ -165,10 +170,12 @@ class ServingRoles(Stateful):
 
     def _end(self, server: int) -> None:
         self._over[server] = True
-        if not server:  # an only server, if there are aggregators
+        of_run = (one for one in self._services if one.makes_updates)
+        if self._services[server].makes_updates and all(one.finished for one in of_run):
             for index, role in enumerate(self._roles):
                 if isinstance(role, Aggregator):
-                    self.tell(index, Stopped(ABOVE))
+                    for place in role.places:
+                        self.tell(index, Stopped(above(place)))
         self._clock.stop(server)
 
     def tell(self, server: int, event: Event) -> None:
@@ -186,10 +193,10 @@ class ServingRoles(Stateful):
                 self._tell_at(server, action)
             elif not isinstance(action, Send):
                 self._do(server, action)
-            elif action.conversation != ABOVE:
+            elif action.conversation >= 0:
                 self._clock.answer(action.conversation, server)
-            elif not has_pushed:  # otherwise it asks by the same messages
-                has_pushed = self._send_above(server, action.message)
+            elif not has_pushed:  # otherwise it asks, and pushes to others, by the same messages
+                has_pushed = self._send_above(server, action)
 
     def _tell_at(self, server: int, at: At) -> None:
         clock, token = self._clock, at.token
@@ -207,26 +214,30 @@ class ServingRoles(Stateful):
         worker = self._clock.conversations.above(server)
         if isinstance(action, Compute):
             assert worker is not None
-            self._stage.adopt(worker, action.job.bases[0], self._clock.now)
+            self._stage.adopt(worker, action.job.bases, self._clock.now)
         elif isinstance(action, WhenLeft):
             assert worker is not None
             assert action.token.what is What.RESTED
-            self._reporting.add(worker)
+            self._reporting[worker] = len(self._clock.conversations.of_worker(worker))
         else:
             self._ending.append(server)
 
-    def _send_above(self, server: int, message: Message) -> bool:
-        """Send an aggregator's push, or its question, which takes no time; return True if it pushes."""
-        numbers = self._clock.conversations
+    def _send_above(self, server: int, send: Send) -> bool:
+        """Send an aggregator's push to all that it calls, or a question, which takes no time.
+
+        Returns:
+            True if it pushes.
+        """
+        numbers, message = self._clock.conversations, send.message
         worker = numbers.above(server)
         assert worker is not None
         if not isinstance(message, Pull):
             self._stage.push(worker, message.combined if isinstance(message, Sum) else None)
             self._clock.send_up(worker)
             return True
-        size = self._stage.ask(worker)
-        for number in numbers.of_worker(worker):
-            self.tell(numbers.server(number), Heard(worker, message, size))
+        number = numbers.of_worker(worker)[above(send.conversation)]
+        size = self._stage.ask(number)
+        self.tell(numbers.server(number), Heard(worker, message, size))
         self._await_answers()
         return False
 

@@ -86,17 +86,21 @@ class Stage(Protocol):
 
     # -- aggregators, by their numbers as workers
 
-    def adopt(self, worker: int, version: int, time: float) -> None:
+    def adopt(self, worker: int, versions: Sequence[int], time: float) -> None:
         """Make an aggregator's service take over parameters that have arrived.
 
         Args:
+            versions: by the roles that the aggregator calls, as in ``compute``.
             time: now, in virtual seconds since training began.
         """
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Send what an aggregator has combined, and its question; with None, only a report."""
+        """Send each role that it calls its part of what an aggregator has combined, and a question.
 
-    def ask(self, worker: int) -> int:
+        With None it sends each only a report.
+        """
+
+    def ask(self, conversation: int) -> int:
         """Send the question of an aggregator that rested, for parameters; return its bytes."""
 
     # -- faults

@@ -8,8 +8,8 @@ A worker that is sent every version is sent the newest when its downlink is free
 old in the queue are not sent.
 
 Each of several servers has a part of the parameters and a service of its own. They do not know of one
-another: only a worker brings them together, which computes with all parts (``training.gathering``).
-With one server a conversation's number is its worker's.
+another: only a worker brings them together, which computes with all parts (``training.gathering``), or
+an aggregator, which serves all parts to its workers.
 
 Each worker, server and aggregator has a role (``testbed.engine``), which decides for it. Those that
 serve are told what happens, and then answer. An aggregator is one of the roles that serve, and one of
@@ -48,7 +48,7 @@ from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.clock.transfers import Line
-from testbed.engine.aggregator import ABOVE
+from testbed.engine.aggregator import above
 from testbed.engine.events import (
     Action,
     Closed,
@@ -97,7 +97,9 @@ class StarClock(EventClock[TimedWorker]):
             services: one for each server; with several there are transfers.
         """
         super().__init__(devices.transfers)
-        self.conversations = devices.conversations or Conversations(len(services))
+        self.conversations = devices.conversations or Conversations.with_all(
+            1 + max(devices.workers), len(services)
+        )
         self.conditions: DeviceConditions[TimedWorker] | None = None
         self.serving = ServingRoles(self, services, stage)
         self._services = services
@@ -109,13 +111,15 @@ class StarClock(EventClock[TimedWorker]):
         if devices.costs is not None:
             held = [service.parameters for service in services]
             self.processors = ServerProcessors(devices.costs, held)
-        servers = self.conversations.servers
         self.devices = {
-            worker: TimedWorker.joining(devices.role(worker), servers, *devices.lines(worker))
-            for worker in devices.workers
+            worker: self._joining(worker, *devices.lines(worker)) for worker in devices.workers
         }
         self._certain: list[tuple[float, int, int]] = []
         self._ahead = 0
+
+    def _joining(self, worker: int, up: Line, down: Line) -> TimedWorker:
+        called = len(self.conversations.of_worker(worker))
+        return TimedWorker.joining(self._role(worker), called, up, down)
 
     def _begin(self) -> None:
         if not self._services[0].begun:
@@ -177,7 +181,7 @@ class StarClock(EventClock[TimedWorker]):
         for worker in self.devices:
             self._drop_unhandled(worker)
         for _, rank, number, what in self.events.in_order():
-            if rank in _OF_PROCESSORS:
+            if rank not in {SERVED, FINISHED}:
                 continue
             worker = self.conversations.worker(number)
             if worker not in self.devices:
@@ -254,11 +258,12 @@ class StarClock(EventClock[TimedWorker]):
         if what != STOPPED:
             self._stage.arrived(number, version)
         below = self.conversations.below(worker)
+        at = place if below is None else above(place)
+        event = Stopped(at) if what == STOPPED else Received(at, version)
         if below is not None:
-            self.serving.tell(below, Received(ABOVE, version))
+            self.serving.tell(below, event)
             self.serving.settle()
             return
-        event = Stopped(place) if what == STOPPED else Received(place, version)
         self._act(worker, state, state.role.handle(event))
 
     def _expire(self, time: float, server: int) -> None:
@@ -432,7 +437,7 @@ class StarClock(EventClock[TimedWorker]):
         Args:
             begun: a number above that of its earlier computations.
         """
-        state = TimedWorker.joining(self._role(worker), self.conversations.servers, up, down)
+        state = self._joining(worker, up, down)
         state.begun = begun
         self.devices[worker] = state
         for number in self.conversations.of_worker(worker):
@@ -476,8 +481,11 @@ class StarClock(EventClock[TimedWorker]):
     def answer(self, worker: int, server: int) -> None:
         number = self.conversations.between(worker, server)
         size, version = self._stage.answer(number), self._services[server].half.version
-        state = self.devices[worker]
-        deque(state.role.handle(Coming(self.conversations.place(number))), maxlen=0)
+        place, below = self.conversations.place(number), self.conversations.below(worker)
+        if below is None:
+            deque(self.devices[worker].role.handle(Coming(place)), maxlen=0)
+        else:
+            self.serving.tell(below, Coming(above(place)))
         if self.processors is None:
             self._leave(number, size, version)
         elif self.processors.send(server, number, Outgoing(size, version)):
@@ -496,9 +504,9 @@ class StarClock(EventClock[TimedWorker]):
 
     def stop(self, server: int) -> None:
         if not self.finished:
-            for worker in self.devices:
-                number = self.conversations.between(worker, server)
-                self.events.add(self.now, TAKEN, number, STOPPED)
+            for number in self.conversations.of_server(server):
+                if self.conversations.worker(number) in self.devices:
+                    self.events.add(self.now, TAKEN, number, STOPPED)
 
     def announce_room(self, worker: int, state: TimedWorker) -> None:
         """Have a worker that is sent every version sent the newest when its downlink is free."""

@@ -117,9 +117,9 @@ class Devices:
         numbers = conversations(settings)
         return cls(
             workers,
-            role=lambda one: worker_of(settings, protocol, numbers.servers, one),
+            role=lambda one: worker_of(settings, protocol, len(numbers.of_worker(one)), one),
             busy=busy,
-            lines=lambda worker: lines(settings, worker),
+            lines=lambda worker: lines(settings, worker, numbers.of_worker(worker)[0]),
             transfers=shared_transfers.shared_transfers(settings),
             conversations=numbers,
             costs=settings.spec.costs,

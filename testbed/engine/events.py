@@ -236,7 +236,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Push what an aggregator has combined, which is used up before the next action is taken."""
+    """Push what an aggregator has combined; it is used up before the role is told of more."""
 
     combined: Combined
 

@@ -96,6 +96,10 @@ class Worker:
         assert self.job is not None
         return self._legs[self.job.leg].gradients
 
+    def is_current(self, conversation: int) -> bool:
+        """Return True unless the role there was greeted again since the job's parameters came."""
+        return self._sessions[conversation] == self._based_on[conversation]
+
     def handle(self, event: Event, now: float = 0.0) -> Iterator[Action]:
         """Return the actions that follow an event; carry out each before the next is taken."""
         if isinstance(event, Received):
@@ -167,9 +171,9 @@ class Worker:
     def _sent_and_asked(self, job: Job) -> Iterator[Action]:
         leg = self._legs[job.leg]
         self._ended += 1
-        for one, session in enumerate(self._sessions):
+        for one in range(len(self._sessions)):
             # A server that was greeted again was asked then, and takes nothing of before.
-            if session == self._based_on[one]:
+            if self.is_current(one):
                 if leg.pushes:
                     yield Send(one, Push(job))
                 if leg.asks:
@@ -189,7 +193,7 @@ class Worker:
     def _sent(self, job: Job) -> Iterator[Action]:
         late, following = self._gathering.finished()
         for one, base in enumerate(job.bases):
-            if self._sessions[one] != self._based_on[one]:
+            if not self.is_current(one):
                 continue
             if late or self._pushed[one] == base:
                 yield Send(one, Report(base))

@@ -140,9 +140,13 @@ class Diagnose(Request[Mapping[str, float]]):
 
 @dataclass(frozen=True, slots=True)
 class Adopt(Request[None]):
-    """Have an aggregator serve what its server sent."""
+    """Have an aggregator serve what the roles above it sent.
 
-    version: int
+    Attributes:
+        versions: by these roles, in the order in which it calls them.
+    """
+
+    versions: Sequence[int]
     time: float
 
 
@@ -161,7 +165,13 @@ class Combine(Request[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Ask(Request[int]):
-    """Have an aggregator that had no devices ask for parameters; the value is the message's bytes."""
+    """Have an aggregator that had no devices ask for parameters; the value is the message's bytes.
+
+    Attributes:
+        place: of the role that it asks, among those that it calls.
+    """
+
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +238,12 @@ class Save(Request[Saved]):
 
     Attributes:
         needed: the workers, each with the versions that it has and still needs; None: see ``Answer``.
-        unread: True if the server above has not read what this aggregator pushed last.
+        unread: of an aggregator, how many of its last messages each role that it calls has not read;
+            empty: none.
     """
 
     needed: Sequence[tuple[int, Sequence[int] | None]]
-    unread: bool
+    unread: Sequence[int]
 
     def read(self, outcome: "Outcome") -> Saved:
         return Saved(outcome.value, outcome.raw)

@@ -111,7 +111,7 @@ class PlannedCounts(TypedDict):
     counted: Sequence[str]
     uncounted: Sequence[str]
     local: NotRequired[Mapping[str, str]]
-    above: NotRequired[Mapping[str, str]]
+    above: NotRequired[Mapping[str, Sequence[str]]]
     sockets: NotRequired[Sequence[str]]
     sysctls: Mapping[str, str]
     shared: Sequence[SharedDirection]

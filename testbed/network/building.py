@@ -57,8 +57,8 @@ class Queues:
         captured: devices whose links are captured.
         local: for a counted device the one on the same machine, whose traffic with it crosses no link
             and is counted separately, too.
-        above: for a counted aggregator its server, whose traffic into it is counted separately: it is
-            no ingress from devices, and in no sum.
+        above: for a counted aggregator the roles that it calls, whose traffic into it is counted
+            separately: it is no ingress from devices, and in no sum.
     """
 
     counted: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Queues:
     fair: Mapping[Direction, Sequence[tuple[str, str]]] = field(default_factory=dict)
     captured: Sequence[str] = ()
     local: Mapping[str, str] = field(default_factory=dict)
-    above: Mapping[str, str] = field(default_factory=dict)
+    above: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 NO_QUEUES = Queues()
@@ -227,8 +227,8 @@ class _Builder:
             uncounted.append(self._address(queues.local[link.node]))
         filters = {(SOURCE, address): UNCOUNTED for address in uncounted}
         if not up and link.node in queues.counted:
-            if link.node in queues.above:
-                filters[SOURCE, self._address(queues.above[link.node])] = FROM_ABOVE
+            for above in queues.above.get(link.node, ()):
+                filters[SOURCE, self._address(above)] = FROM_ABOVE
             return packed_counting(shape, filters)
         if direction in self._also_observed:
             filters |= {(DESTINATION, address): UNCOUNTED for address in uncounted}

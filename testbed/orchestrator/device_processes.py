@@ -55,10 +55,10 @@ class DeviceProcesses:
         return self._names.get(number)
 
     def called(self, number: int | None) -> int:
-        """Return the index of the role that serves a worker; of several servers the first one."""
+        """Return the index of the role that serves a worker; of several the first one."""
         settings = self._plan.settings
         of_worker = number is not None and number < settings.evaluator
-        return settings.called(number) if of_worker and number is not None else 0
+        return settings.called(number)[0] if of_worker and number is not None else 0
 
     def ask(self, request: Request) -> None:
         """Send the agent a request."""

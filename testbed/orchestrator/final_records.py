@@ -110,7 +110,8 @@ def _of_aggregators(
     """
     found = {}
     of_each = zip(plan.aggregators, records.servers.of_aggregators(), strict=False)
-    for (name, told), ledgers in zip(of_each, records.ledgers[1:], strict=False):
+    own = records.ledgers[len(plan.servers) :]
+    for (name, told), ledgers in zip(of_each, own, strict=False):
         found[name] = told
         if ledgers.counter is not None and not resumed:
             found[name] = told | {"wire_bytes": int(ledgers.counter["bytes"])}

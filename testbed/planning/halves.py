@@ -70,7 +70,8 @@ def check_halves(plan: Plan) -> None:
         kept.append(("server", server))
     if "aggregator" in parts:
         with _told(name, "aggregator"):
-            kept.append(("aggregator", computation.aggregator_half(settings, layout, 1)))
+            aggregator = computation.aggregator_half(settings, layout, settings.servers)
+            kept.append(("aggregator", aggregator))
     if "peer" in parts:
         with _told(name, "peer"):
             peer = computation.peer_half(settings, layout, np.zeros(layout.total, np.float32), 0)

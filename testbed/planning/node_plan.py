@@ -82,7 +82,7 @@ def network(plan: Plan, directory: Path) -> PlannedNetwork:
         "uncounted": [EVALUATOR_NAME],
         "local": plan.local,
         "above": {
-            one: plan.serving[plan.settings.called(number)]
+            one: [plan.serving[index] for index in plan.settings.called(number)]
             for number, one in enumerate(plan.aggregators, plan.settings.workers)
         },
         "sysctls": plan.spec.network.tcp_settings(OF_ROLES),

@@ -79,6 +79,7 @@ class Loaded:
             takes its part.
         parts: for every device that computes, the indices of its training images.
         learner: has the initial parameters.
+        pushed: how updates are cut for the servers.
         shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
     """
@@ -319,7 +320,10 @@ class _Role:
         identity = Identity(number, arguments.get("incarnation", 0), arguments.get("kills", 0))
         report = RoleReporter(self.report)
         parking = FaultsAfterPushes(schedule, number, self.shared.paces, report.send, pushes)
-        both = loaded.pushed, loaded.times
+        pushed = loaded.pushed
+        if settings.calls_aggregator(number):
+            pushed = PushedParts.of_caller(settings, loaded.learner.layout, number)
+        both = pushed, loaded.times
         work(settings, identity, dataset, part, self._learners(), *both, leave, line, parking)
 
     def _learners(self) -> TurnTaking:

@@ -48,7 +48,6 @@ class Computations(Stateful):
             "_learner",
             "_loaded",
             "_pull",
-            "_several",
             "_local",
             "_gradients",
             "_new_incarnation",
@@ -70,6 +69,7 @@ class Computations(Stateful):
         """Set up the workers' computations, none of them under way.
 
         Args:
+            cut: the slices of the servers, and of aggregators whose versions are their own.
             learners: one whose parameters are those of the only server, and another one.
         """
         self._computations = list(computations)
@@ -77,7 +77,6 @@ class Computations(Stateful):
         self._of_server, self._learner = of_server, learner = learners
         self._loaded: Sequence[Part] = ()
         self._pull = (HEADER.size,) * asks
-        self._several = len(cut) > 1
         # Local steps change the parameters that they are computed at.
         self._local = local = computation.trains_locally(settings)
         worthwhile = settings.training.updates >= ENOUGH_UPDATES * len(computations)
@@ -162,7 +161,8 @@ class Computations(Stateful):
         if begun.messages is None:
             measured, loss = self._measured(worker, begun)
             begun.messages = self._messages(
-                *(worker, begun.versions, begun.drawn, measured, loss), keep=keep or self._several
+                *(worker, begun.versions, begun.drawn, measured, loss),
+                keep=keep or len(begun.versions) > 1,
             )
         return begun.messages[place]
 

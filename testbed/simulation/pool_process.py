@@ -27,6 +27,7 @@ from testbed.learning.learner import Learner
 from testbed.nodes.linux import die_with_parent
 from testbed.plugins.names import nearest_place, send_place
 from testbed.signal_handlers import STOPPING
+from testbed.simulation.sent_versions import Part
 from testbed.training.computation import Computation, Drawn
 from testbed.training.slices import Slice
 from testbed.updates import DenseUpdate, FloatVector, SparseUpdate, Update
@@ -86,7 +87,7 @@ class Task(NamedTuple):
     number: int
     worker: int
     oldest: int
-    parts: Sequence[object]
+    parts: Sequence[Part]
     places: Sequence[int]
     version: int
     drawn: Drawn
@@ -268,7 +269,8 @@ class _Calculator:
     def _compute(self, own: Computation, task: Task) -> tuple[float, list[tuple[int, int, bool]]]:
         work = self._work
         if task.parts and (work.loads_always or self._loaded != task.parts):
-            for place, one in zip(task.places, work.cut, strict=True):
+            for place, (of, _) in zip(task.places, task.parts, strict=True):
+                one = work.cut[of]
                 one.put(work.memory.at(place, one.size), work.learner.parameters)
             self._loaded = task.parts
         gradient, loss = own.gradient(work.learner, task.drawn, task.version)

@@ -1,7 +1,8 @@
 """The parameters that servers have sent, for as long as a worker may still compute at them.
 
 Each slice of the parameters has its copies. An aggregator holds all of them, like the only server above
-it, and at one version both have the same: they share the copy.
+it, and at one version both have the same: they share the copy. Of several servers it counts versions of
+its own, of which there are copies of its own.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -31,6 +32,7 @@ class SentVersions(Stateful):
         """Set up the store, without copies.
 
         Args:
+            cut: the slices by their indices; those of aggregators overlap with others.
             empty: makes an array like another one, in the memory that copies are to be in.
         """
         self._cut = list(cut)
@@ -60,11 +62,11 @@ class SentVersions(Stateful):
         self._copies[of].release(key)
 
     def load(self, parts: Sequence[Part], into: FloatVector) -> None:
-        """Copy the parts of all slices to ``into``, float32, (|Θ|,)."""
-        for (of, key), one in zip(parts, self._cut, strict=True):
-            one.put(self._copies[of][key], into)
+        """Copy parts that are all parameters together to ``into``, float32, (|Θ|,)."""
+        for of, key in parts:
+            self._cut[of].put(self._copies[of][key], into)
 
     def whole(self, parts: Sequence[Part]) -> FloatVector:
-        """Return the parts of all slices in one vector, float32, (|Θ|,); do not change it."""
+        """Return parts that are all parameters together, float32, (|Θ|,); do not change it."""
         found = [self[part] for part in parts]
-        return found[0] if len(found) == 1 else whole(found, self._cut)
+        return found[0] if len(found) == 1 else whole(found, [self._cut[of] for of, _ in parts])

@@ -28,10 +28,9 @@ from testbed.training.objective import objective
 from testbed.training.pushed_parts import PushedParts
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
-from testbed.training.slices import slices_of, whole
+from testbed.training.slices import slices, slices_of, whole
 from testbed.training.times import Times
 from testbed.updates import FloatVector
-from testbed.wire.own_encoding import codec_of
 
 
 class ServedSystem(Stateful, System):
@@ -73,14 +72,19 @@ class ServedSystem(Stateful, System):
             service_of(half, own, settings, index=index)
             for index, (half, own) in enumerate(zip(self._all_halves, layouts, strict=True))
         ]
-        choice = settings.encoding
-        codec, goal = codec_of(choice, layout.sizes), objective(settings)
-        parts = PushedParts(choice, self._cut)
+        goal = objective(settings)
+        # The slices by which it is cut what servers are sent, and what aggregators are.
+        cuts = {False: self._cut, True: slices(layout, 1)}
+        parts = {one: PushedParts(settings.encoding, cut) for one, cut in cuts.items()}
+
+        def parts_of(worker: int) -> PushedParts:
+            return parts[settings.calls_aggregator(worker)]
+
         batches, legs = list(batches_of_all(settings, dataset)), partial(computation.legs, settings)
 
         def compute_on(number: int, own: Batches) -> Computation:
             half = computation.worker_half(settings, layout, number)
-            return Computation(half, own, parts, goal, legs(number))
+            return Computation(half, own, parts_of(number), goal, legs(number))
 
         def new_incarnation(worker: int, incarnation: int) -> Computation:
             """Make the computation of a worker that was killed: it has lost all but its images."""
@@ -90,6 +94,8 @@ class ServedSystem(Stateful, System):
             )
             return compute_on(worker, own)
 
+        # Of an only server, aggregators send the same versions as it does.
+        own_versions = cuts[True] * (settings.aggregators if servers > 1 else 0)
         computations = [compute_on(number, own) for number, own in enumerate(batches)]
         protocol = self._halves[0].protocol
         asks = protocol == "pull"
@@ -97,14 +103,14 @@ class ServedSystem(Stateful, System):
             self._services,
             Computations(
                 computations,
-                self._cut,
+                [*self._cut, *own_versions],
                 (learner, learner.twin()),
                 asks=asks,
                 settings=settings,
                 dataset=dataset,
                 new_incarnation=new_incarnation,
             ),
-            codec,
+            parts_of,
             asks=asks,
             settings=settings,
             fault=witness.fault,
@@ -203,7 +209,10 @@ class ServedSystem(Stateful, System):
             summary["servers"] = dict(zip(self._server_names, ledgers, strict=True))
         if self._combining:
             summary["aggregators"] = {
-                aggregator_name(index): {**self._ledger(1 + index), "late": half.late}
+                aggregator_name(index): {
+                    **self._ledger(len(self._halves) + index),
+                    "late": half.late,
+                }
                 for index, half in enumerate(self._combining)
             }
         return summary

@@ -2,7 +2,7 @@
 
 They compute for real, and send nothing: each service takes in what it would read from their messages.
 An update is only measured, not encoded, where measuring takes less time. Which worker talks to which
-server is said by ``testbed.clock.conversations``; an aggregator is a worker of the server above it.
+server is said by ``testbed.clock.conversations``; an aggregator is a worker of what is above it.
 """
 
 import itertools
@@ -28,10 +28,10 @@ from testbed.training import computation
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.computation import Drawn
 from testbed.training.parameter_service import ParameterService, Pushed, as_loss
+from testbed.training.pushed_parts import PushedParts
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.updates import checked
-from testbed.wire.encodings import UpdateCodec
 from testbed.wire.frames import HEADER, SECRET_SIZE
 
 STORED = (
@@ -56,7 +56,7 @@ class SimulatedDevices(Stateful):
     not_saved = frozenset(
         {
             "_services",
-            "_codec",
+            "_parts",
             "_pull",
             "_began",
             "_co_located",
@@ -76,7 +76,7 @@ class SimulatedDevices(Stateful):
         self,
         services: Sequence[ParameterService],
         computing: Computations,
-        codec: UpdateCodec,
+        parts: Callable[[int], PushedParts],
         *,
         asks: bool,
         settings: Settings,
@@ -87,12 +87,13 @@ class SimulatedDevices(Stateful):
 
         Args:
             services: the servers' and then the aggregators'.
+            parts: returns how what an aggregator pushes is cut and encoded, by its number as a worker.
             fault: called with the record of each fault's beginning and end.
             record: called with what a service has returned, and its index.
         """
         self._services = list(services)
         self._compute = computing
-        self._codec = codec
+        self._parts = parts
         self.fault = fault
         self.record = record
         self.server_kills = 0
@@ -103,13 +104,14 @@ class SimulatedDevices(Stateful):
         self._numbers = numbers = conversations(settings)
         workers = range(settings.evaluator)
         every = [one for worker in workers for one in numbers.of_worker(worker)]
-        # By conversation: its server, and the slice that this holds; an aggregator holds all there is.
+        # By conversation: its server, and the slice that this sends. An aggregator sends all there is:
+        # what an only server sends as well, or versions of its own.
         self._server = [numbers.server(one) for one in every]
         self._slice = [server if settings.servers > 1 else 0 for server in self._server]
         self._wire = [ModelledConnection() for _ in every]
         # True if a worker may compute more than once at the parameters that it was sent.
         self._overlaps = computation.overlaps(settings)
-        self._uses_again = numbers.servers > 1 or self._overlaps
+        self._uses_again = [self._overlaps or len(numbers.of_worker(one)) > 1 for one in workers]
         self._deals = settings.spec.partition.kind == "stream"
         # By conversation: the numbers of the mini-batches that the worker was dealt, by version.
         self._dealt: list[dict[int, int]] = [{} for _ in every]
@@ -215,7 +217,7 @@ class SimulatedDevices(Stateful):
             self._dealt[conversation] = {one: batch for one, batch in dealt if one >= version}
         sent, came = self._there[conversation], self._came[conversation]
         self._came[conversation] += came < len(sent) and sent[came][1] == version
-        if self._numbers.servers == 1:
+        if len(self._numbers.of_worker(self._numbers.worker(conversation))) == 1:
             self._release_older(conversation, version)
 
     def _release_older(self, conversation: int, version: int) -> None:
@@ -227,7 +229,8 @@ class SimulatedDevices(Stateful):
     def _came_again(self, conversation: int, version: int) -> bool:
         """Return True if the first two have arrived, and are of a version that may be used again."""
         came = [sent for _, sent in itertools.islice(self._there[conversation], 2)]
-        return self._uses_again and self._came[conversation] > 1 and came == [version, version]
+        again = self._uses_again[self._numbers.worker(conversation)]
+        return again and self._came[conversation] > 1 and came == [version, version]
 
     def _take(self, conversation: int) -> Part:
         """Remove the first of the parameters that were sent."""
@@ -267,7 +270,7 @@ class SimulatedDevices(Stateful):
             return own
         part, sent = there[0]
         assert sent == version
-        if not self._uses_again:
+        if not self._uses_again[self._numbers.worker(conversation)]:
             self._take(conversation)
         else:
             self._compute.versions.hold_again(part)
@@ -311,29 +314,33 @@ class SimulatedDevices(Stateful):
         assert isinstance(service, AggregatorService)
         return service
 
-    def adopt(self, worker: int, version: int, time: float) -> None:
-        versions = self._compute.versions
-        part = self._use(self._numbers.of_worker(worker)[0], version)
-        self._aggregator(worker).adopt(versions[part], version, time)
-        versions.release(part)
+    def adopt(self, worker: int, versions: Sequence[int], time: float) -> None:
+        sent = self._compute.versions
+        parts = list(map(self._use, self._numbers.of_worker(worker), versions))
+        self._aggregator(worker).adopt(sent.whole(parts), versions, time)
+        for part in parts:
+            sent.release(part)
 
     def push(self, worker: int, combined: Combined | None) -> None:
-        """Take what an aggregator has combined; with None, a report."""
-        half = self._aggregator(worker).half
+        """Take the parts of what an aggregator has combined; with None, reports."""
+        half, numbers = self._aggregator(worker).half, self._numbers.of_worker(worker)
         assert isinstance(half, AggregatorHalf)
-        message = Arrived(Pushed(half.version, None, 0, math.nan), (HEADER.size,))
-        if combined is not None:
-            update = checked(combined.update, len(half.parameters), half)
-            size, received = self._codec.measure(update), self._codec.rounded(update)
-            if self._codec.lossy:
-                half.lost(update, received)
-            base, loss = combined.base_version, as_loss(combined.loss)
-            push = Pushed(base, received.copy(), size, loss, combined.count)
+        if combined is None:
+            for number, base in zip(numbers, half.bases, strict=True):
+                report = Arrived(Pushed(base, None, 0, math.nan), (HEADER.size,))
+                self._outbox[number].append(report)
+            return
+        update, parts = checked(combined.update, len(half.parameters), half), self._parts(worker)
+        measured = parts.measure(update)
+        if parts.lossy:
+            half.lost(update, parts.received([part for _, part in measured]))
+        for number, base, (size, part) in zip(numbers, combined.bases, measured, strict=True):
+            push = Pushed(base, part.copy(), size, as_loss(combined.loss), combined.count)
             message = Arrived(push, (HEADER.size + size, HEADER.size))
-        self._outbox[self._numbers.of_worker(worker)[0]].append(message)
+            self._outbox[number].append(message)
 
-    def ask(self, worker: int) -> int:
-        self._wire[self._numbers.of_worker(worker)[0]].passed(HEADER.size, up=True)
+    def ask(self, conversation: int) -> int:
+        self._wire[conversation].passed(HEADER.size, up=True)
         return HEADER.size
 
     # -- what goes wrong

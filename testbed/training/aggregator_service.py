@@ -1,6 +1,7 @@
-"""The decisions of an aggregator: a parameter service whose versions come from a server above it."""
+"""The decisions of an aggregator: a parameter service whose versions come from what is above it."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
@@ -21,9 +22,12 @@ class AggregatorService(ParameterService):
     """Decides for one aggregator what its workers are sent, and when.
 
     Its updates are none of the run's: of its workers, only suspicions are recorded.
+
+    Attributes:
+        calls: how many roles it calls itself: an aggregator, or all servers.
     """
 
-    not_saved = frozenset({"_calls_aggregator"})
+    not_saved = frozenset({"calls", "_calls_aggregator"})
     makes_updates: ClassVar[bool] = False
     half: CombiningHalf
 
@@ -45,11 +49,13 @@ class AggregatorService(ParameterService):
         self._is_stopped = False
         # The aggregators among its callers that have no devices.
         self._resting: set[int] = set()
-        self._calls_aggregator = bool(settings.called(settings.as_worker(index)))
+        number = settings.as_worker(index)
+        self.calls = len(settings.called(number))
+        self._calls_aggregator = settings.calls_aggregator(number)
 
     @property
     def finished(self) -> bool:
-        """True if the server above has made the run's updates."""
+        """True if all servers have made the run's updates."""
         return self._is_stopped
 
     @property
@@ -78,11 +84,11 @@ class AggregatorService(ParameterService):
         return found
 
     def stop(self) -> None:
-        """Make the aggregator's updates complete: the server above has made the run's."""
+        """Make the aggregator's updates complete: all servers have made the run's."""
         self._is_stopped = True
 
     def lose_server(self) -> None:
-        """Forget what devices were sent: the server above was killed, and has an earlier version.
+        """Forget what devices were sent: the only server was killed, and has an earlier version.
 
         What devices have is of no version that they could be sent the changes of.
         """
@@ -90,21 +96,22 @@ class AggregatorService(ParameterService):
         self.half.lose_server()
         self._sent = dict.fromkeys(self._sent)
 
-    def adopt(self, parameters: FloatVector, version: int, time: float = math.nan) -> None:
+    def adopt(self, parameters: FloatVector, bases: Sequence[int], time: float = math.nan) -> None:
         """Take over parameters from above; workers that waited for them may be sent them.
 
         An earlier version than before comes from an aggregator that has lost its server.
 
         Args:
             parameters: float32, (|Θ|,), which are copied.
+            bases: the version of each part of them, by the roles above.
             time: now, in seconds since training began by the run's clock.
 
         Raises:
             ValueError: the version is older than the one before.
         """
-        if self._calls_aggregator and version < self.half.version:
+        if self._calls_aggregator and bases[0] < self.half.version:
             self.lose_server()
-        self.half.adopt(parameters, version, time=time)
+        self.half.adopt(parameters, bases, time=time)
         self._states.release()
 
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from testbed.encoding_choice import EncodingChoice
 from testbed.training.settings import Settings
-from testbed.training.slices import Slice, joined, slices_of
+from testbed.training.slices import Slice, joined, slices_called, slices_of
 from testbed.updates import Layout, Update
 from testbed.wire.own_encoding import codec_of
 
@@ -30,7 +30,7 @@ class Encoded:
 
 
 class PushedParts:
-    """How the updates of a run are cut and encoded; one object serves all its workers.
+    """How updates are cut and encoded; one object serves all workers that call the same roles.
 
     Attributes:
         lossy: True if values may change on the way.
@@ -44,6 +44,11 @@ class PushedParts:
     @classmethod
     def of_run(cls, settings: Settings, layout: Layout) -> Self:
         return cls(settings.encoding, slices_of(settings, layout))
+
+    @classmethod
+    def of_caller(cls, settings: Settings, layout: Layout, worker: int) -> Self:
+        """Return how a worker's updates, or an aggregator's sums, are cut for those that it calls."""
+        return cls(settings.encoding, slices_called(settings, layout, worker))
 
     def encode(self, update: Update) -> list[Encoded]:
         found = []

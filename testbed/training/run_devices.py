@@ -61,14 +61,12 @@ class NetworkSettings:
         secret: the run's secret, hexadecimal; a greeting without it is refused.
         shared_rates: the rates of directions of links that several devices share, in bit/s.
         routes: the ways over them, of which each conversation takes one.
-        route_of: each conversation's way; worker w talks to server s in the conversation with the
-            number w · servers + s, and peers' are numbered as in
-            ``testbed.clock.conversations.PeerConversations``. Empty where no links are shared.
+        route_of: each conversation's way, by the numbers of ``testbed.clock.conversations``. Empty
+            where no links are shared.
         co_located: the number of workers, the first ones, with a server on their machine. The routes
             of their conversations contain the link of their machine, and they have none of their own.
         aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it talks
-            to the server. Empty where workers talk to servers. A conversation has the number of its
-            worker, and after those come the aggregators'.
+            to the servers. Empty where workers talk to servers.
     """
 
     server_addresses: Sequence[str]
@@ -108,9 +106,18 @@ class RunDevices:
         """Return the IPv4 address of a role that serves, by its index."""
         return [*self.network.server_addresses, *self.network.aggregator_addresses][index]
 
-    def called(self, worker: int) -> int:
-        """Return the index of the role that a worker or an aggregator calls, where it calls one."""
-        return 1 + self.network.aggregator_of[worker] if self.network.aggregator_of else 0
+    def called(self, worker: int) -> Sequence[int]:
+        """Return the indices of the roles that a worker or an aggregator calls, in order.
+
+        They are an aggregator, or all servers.
+        """
+        of = self.network.aggregator_of
+        above = of[worker] if of else -1
+        return range(self.servers) if above < 0 else [self.servers + above]
+
+    def calls_aggregator(self, worker: int) -> bool:
+        """Return True if a worker, or an aggregator as one, calls an aggregator, and no server."""
+        return self.called(worker)[0] >= self.servers
 
     def as_worker(self, aggregator: int) -> int:
         """Return an aggregator's number as a worker, by its index as a role that serves."""
@@ -126,7 +133,7 @@ class RunDevices:
         of = self.network.aggregator_of
         if not of:
             return range(self.workers)
-        return [caller for caller, aggregator in enumerate(of) if 1 + aggregator == index]
+        return [caller for caller in range(len(of)) if index in self.called(caller)]
 
     @property
     def servers(self) -> int:

@@ -121,6 +121,13 @@ def slices_of(settings: Settings, layout: Layout) -> list[Slice]:
     return slices(layout, settings.servers, settings.spec.devices.allocation)
 
 
+def slices_called(settings: Settings, layout: Layout, worker: int) -> list[Slice]:
+    """Return what each role holds that a worker, or an aggregator as one, calls; an aggregator all."""
+    if settings.calls_aggregator(worker):
+        return slices(layout, 1)
+    return slices_of(settings, layout)
+
+
 def slices(layout: Layout, count: int, allocation: Allocation = "ranges") -> list[Slice]:
     """Cut the parameters into ``count`` slices.
 

@@ -58,7 +58,7 @@ def aggregator(devices: int = 3, **options: float | str | bool | None) -> Aggreg
     half = Hierarchical.aggregator(spec, LAYOUT, np.zeros(SIZE, np.float32), devices, CONDITIONS)
     for device in range(devices):
         half.joined(device)
-    half.adopt(FIRST, 0, time=0.0)
+    half.adopt(FIRST, [0], time=0.0)
     return half
 
 
@@ -82,7 +82,7 @@ def test_what_all_devices_push_is_summed_in_the_order_of_its_arrival(
         assert half.push(device, one, 0, loss=device) == 0
         total = as_dense(one) if device == 0 else total + as_dense(one)
     combined = taken(half)
-    assert (combined.count, combined.base_version) == (len(of), 0)
+    assert (combined.count, list(combined.bases)) == (len(of), [0])
     assert combined.loss == pytest.approx((len(of) - 1) / 2)
     np.testing.assert_array_equal(as_dense(combined.update), total)
     if all(indices is not None for _, indices in of):
@@ -95,7 +95,7 @@ def test_no_device_gets_parameters_before_they_come_from_above() -> None:
     half = AggregatorHalf(np.zeros(SIZE, np.float32), None, wait_for=1, within=None)
     half.joined(0)
     assert half.pull(0) is None
-    half.adopt(FIRST, 7)
+    half.adopt(FIRST, [7])
     assert half.pull(0) == 7
     np.testing.assert_array_equal(half.outgoing(0), FIRST)
 
@@ -111,7 +111,7 @@ def test_the_first_k_are_combined_and_later_ones_dropped() -> None:
     np.testing.assert_array_equal(as_dense(combined.update), np.full(SIZE, 3))
     assert half.push(1, dense(9), 0) is None  # closed
     assert half.pull(1) is None
-    half.adopt(FIRST, 4)
+    half.adopt(FIRST, [4])
     assert half.push(1, dense(9), 0) is None  # of an older version
     assert half.late == 2
     assert [half.pull(device) for device in range(3)] == [4, 4, 4]
@@ -125,7 +125,7 @@ def test_what_comes_within_the_time_is_combined() -> None:
     assert not half.is_due
     half.expire()
     assert taken(half).count == 2
-    half.adopt(FIRST, 1, time=10.0)
+    half.adopt(FIRST, [1], time=10.0)
     assert half.deadline == 12.5
 
 
@@ -175,7 +175,7 @@ def test_the_largest_entries_of_the_sum_are_pushed_and_the_others_kept() -> None
         3: 5,
         4: -4,
     }
-    half.adopt(FIRST, 1)
+    half.adopt(FIRST, [1])
     half.push(0, dense(0), 1)
     half.push(1, dense(0), 1)
     np.testing.assert_array_equal(as_dense(taken(half).update), [1, 0, 2, 0, 0, 3])
@@ -186,7 +186,7 @@ def test_what_changed_since_a_version_is_known_if_that_is_tracked() -> None:
     half.track_changes()
     other = FIRST.copy()
     other[:4] = [7, 7, FIRST[2], -0.0]
-    half.adopt(other, 3)
+    half.adopt(other, [3])
     changes = half.changed_since(half.outgoing(0), 0)
     assert isinstance(changes, SparseUpdate)
     assert changes.indices.tolist() == [0, 1, 3]
@@ -333,7 +333,7 @@ def test_an_aggregator_without_devices_is_not_waited_for_until_it_asks() -> None
     half.finished(1, 0)  # it reports that it has no devices
     half.push_sum(0, dense(1), 0, 3)
     assert taken(half).count == 3
-    half.adopt(FIRST, 1, time=0.0)
+    half.adopt(FIRST, [1], time=0.0)
     half.pull(0)
     half.pull(1)
     half.push_sum(0, dense(1), 1, 3)

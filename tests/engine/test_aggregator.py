@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
-from testbed.engine.aggregator import ABOVE, Aggregator
+from testbed.engine.aggregator import Aggregator, above
 from testbed.engine.events import (
     Action,
     Closed,
@@ -32,6 +32,8 @@ from testbed.training.aggregator_service import AggregatorService
 from testbed.training.service_entries import Connected, Remark, TrainingBegan
 from tests.engine.serving import Serving, answers, entries, is_over, opened, pushed
 from tests.training.test_parameter_service import LAYOUT, SIZE, settings
+
+ABOVE = above(0)
 
 
 class Cluster(Serving):
@@ -64,11 +66,10 @@ class Cluster(Serving):
         for action in self.aggregator.handle(event, self.now):
             if isinstance(action, Send) and isinstance(action.message, Sum):
                 combined = action.message.combined
-                self.sums.append((combined.base_version, combined.count))
+                self.sums.append((combined.bases[0], combined.count))
             if isinstance(action, Compute):
-                (version,) = action.job.bases
                 assert isinstance(self.service, AggregatorService)
-                self.service.adopt(self.parameters, version, self.now)
+                self.service.adopt(self.parameters, action.job.bases, self.now)
             else:
                 yield action
 

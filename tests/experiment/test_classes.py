@@ -68,7 +68,7 @@ def test_each_class_has_its_own_settings_or_the_shared_ones(tmp_path: Path) -> N
         link = one.links[2 + number]
         assert (link.uplink, link.downlink) == shapes[of]
         assert settings.conditions(number).uplink == shapes[of][0].rate
-        up, down = lines(settings, number)
+        up, down = lines(settings, number, number)
         assert up.send(0, 1000) > 0
         assert down.instant is (of != 2)
     # No class shapes the links of the server and the evaluator.

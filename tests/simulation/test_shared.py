@@ -68,8 +68,8 @@ def test_with_room_for_all_shared_links_change_nothing(
 def test_a_delay_alone_needs_no_flows_and_is_added_to_the_devices_own() -> None:
     run = planned("pull", SHAPED | {"clusters": clusters(delay="5ms"), "server": {"delay": "2ms"}})
     assert not run.network.shared_rates
-    up, down = lines(run, 0)
-    alone = lines(planned("pull", SHAPED), 0)
+    up, down = lines(run, 0, 0)
+    alone = lines(planned("pull", SHAPED), 0, 0)
     assert up.earliest(0.0, 0) == pytest.approx(alone[0].earliest(0.0, 0) + 0.005)
     # A delay is on the uplink: the server's is passed on the way down.
     assert down.earliest(0.0, 0) == pytest.approx(alone[1].earliest(0.0, 0) + 0.002)
@@ -82,9 +82,9 @@ def test_delays_of_both_directions_and_of_all_links_add_up() -> None:
     }
     behind = [one | both for one in clusters()]
     run = planned("pull", SHAPED | both | {"server": both, "clusters": behind})
-    up, down = lines(run, 0)
+    up, down = lines(run, 0, 0)
     plain = [
-        lines(planned("pull", SHAPED | {"delay": 0}), 0)[way].earliest(0.0, 0) for way in (0, 1)
+        lines(planned("pull", SHAPED | {"delay": 0}), 0, 0)[way].earliest(0.0, 0) for way in (0, 1)
     ]
     # Up over the device's link, the cluster's and down to the server; each as short as it may be.
     assert up.earliest(0.0, 0) == pytest.approx(plain[0] + 2 * 0.004 + 0.005)

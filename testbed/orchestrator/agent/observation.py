@@ -91,7 +91,8 @@ class Observation:
         self._captures: dict[str, CaptureProcess] = {}
         if plan["capture"]:
             for device in queues.captured:
-                own = [of[device] for of in (queues.local, queues.above) if device in of]
+                own = [queues.local[device]] if device in queues.local else []
+                own += queues.above.get(device, ())
                 without = [network.link(other).address for other in (*queues.apart, *own)]
                 link = network.link(device)
                 name = capture_file(None if len(queues.captured) == 1 else device)

@@ -181,9 +181,9 @@ class ClockOfServers:
         self._roles.flush()
         self._report.send(CheckpointBegun(version, time.monotonic()))
         unread = {
-            index
+            index: outstanding.unread(worker)
             for worker in range(self._settings.workers, self._settings.evaluator)
-            if (index := numbers.below(worker)) is not None and outstanding.has_unread(worker)
+            if (index := numbers.below(worker)) is not None
         }
         there, of_roles = self._roles.save(needed, unread)
         try:
@@ -303,21 +303,22 @@ class ClockOfServers:
         if self._tells_versions:
             self._orders[worker].give_all(orders_to_begin(versions))
 
-    def adopt(self, worker: int, version: int, time: float) -> None:
-        index = self._numbers.below(worker)
-        assert index is not None
-        self._outstanding.begun(worker, [version])
-        self._roles.aggregators[index - 1].adopt(NOTHING, version, time)
+    def adopt(self, worker: int, versions: Sequence[int], time: float) -> None:
+        self._outstanding.begun(worker, versions)
+        aggregator = worker - self._settings.workers
+        self._roles.aggregators[aggregator].adopt(NOTHING, versions, time)
 
     def push(self, worker: int, combined: Combined | None) -> None:
         """Record that an aggregator pushes; it did so when it took what it had combined."""
         self._outstanding.told(worker, ())
 
-    def ask(self, worker: int) -> int:
+    def ask(self, conversation: int) -> int:
+        worker, _, server = self._server(conversation)
         index = self._numbers.below(worker)
         assert index is not None
-        size = self._servers[index].ask(clock_requests.Ask())
-        self._servers[self._numbers.server(worker)].ask(clock_requests.Hear(worker))
+        place = self._numbers.place(conversation)
+        size = self._servers[index].ask(clock_requests.Ask(place))
+        server.ask(clock_requests.Hear(worker))
         return size
 
     def finish(self, worker: int, reports: Collection[int]) -> None:

@@ -1,10 +1,10 @@
 """An aggregator under the virtual clock, which runs in another process and drives it.
 
-Below it is a ``DrivenServer``. Above, it is a worker that asks: what its server sends is kept until the
+Below it is a ``DrivenServer``. Above, it is a worker that asks: what its servers send is kept until the
 clock says that it has arrived, and what it has combined is pushed when the clock says that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,12 @@ class DrivenAggregator(DrivenServer):
         super().__init__(serving)
         assert isinstance(serving.half, AggregatorHalf)
         self._aggregating = serving.half
-        self._upwards = Upstream(serving, comes_back=False)
-        self._remembers = serving.remembers
-        self._unread = b""
+        self._upwards = Upstream(serving, comes_back=False, remembers=serving.remembers)
+        self._unread: list[list[bytes]] = []
         self._handlers |= {
             clock_requests.Adopt: self._adopt,
             clock_requests.Combine: lambda _: self._push(),
-            clock_requests.Ask: lambda _: self._ask(),
+            clock_requests.Ask: self._ask_one,
         }
 
     def wait(self, patience: float = REPORT_PERIOD) -> None:
@@ -46,11 +45,15 @@ class DrivenAggregator(DrivenServer):
     def _gather(self) -> None:
         super()._gather()
         self._upwards.connect()
-        self._ask()
+        self._ask(self._upwards.places)
 
-    def _ask(self) -> int:
-        """Ask for parameters; return the message's bytes."""
-        self._upwards.add(Pull())
+    def _ask_one(self, request: clock_requests.Ask) -> int:
+        return self._ask([request.place])
+
+    def _ask(self, places: Iterable[int]) -> int:
+        """Ask for parameters; return the bytes of each message."""
+        for place in places:
+            self._upwards.add(place, Pull())
         self._upwards.send()
         return HEADER.size
 
@@ -61,20 +64,21 @@ class DrivenAggregator(DrivenServer):
             False if there was nothing in it.
         """
         combined = self._aggregating.take()
-        if combined is None:
-            self._upwards.add(Report(self._half.version))
-        else:
-            self._upwards.add(Sum(combined))
-            self._upwards.add(Pull())
-        self._upwards.send(remembers=self._remembers)
+        for place, base in enumerate(self._aggregating.bases):
+            if combined is None:
+                self._upwards.add(place, Report(base))
+            else:
+                self._upwards.add(place, Sum(combined))
+                self._upwards.add(place, Pull())
+        self._upwards.send()
         return combined is not None
 
     def _adopt(self, request: clock_requests.Adopt) -> None:
-        while not self._upwards.has(request.version):
+        while not self._upwards.have(request.versions):
             self._upwards.wait(REPORT_PERIOD, self._connections.fileno())
             self._connections.poll(0.0)
-        parameters = self._upwards.take(request.version)
-        self._aggregating.adopt(parameters, request.version, time=request.time)
+        parameters = self._upwards.take(request.versions)
+        self._aggregating.adopt(parameters, request.versions, time=request.time)
 
     def outcome(self, value: Any = None, error: str | None = None) -> Outcome:
         return replace(super().outcome(value, error), is_due=self._aggregating.is_due)
@@ -82,11 +86,11 @@ class DrivenAggregator(DrivenServer):
     # -- checkpoints
 
     def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
-        unread = self._upwards.pushed if request.unread else b""
-        return {"unread": np.frombuffer(unread, np.uint8)}
+        unread = self._upwards.unread(request.unread)
+        return {"unread": [[np.frombuffer(one, np.uint8) for one in those] for those in unread]}
 
     def _restore_more(self, state: Mapping[str, Any]) -> None:
-        self._unread = state["unread"].tobytes()
+        self._unread = [[one.tobytes() for one in those] for those in state["unread"]]
 
     def _call(self) -> None:
         self._upwards.connect()

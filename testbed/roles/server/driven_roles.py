@@ -104,16 +104,19 @@ class DrivenRoles:
         return min(server.version for server in self.servers[: self._settings.servers])
 
     def save(
-        self, needed: Callable[[int], Sequence[tuple[int, Sequence[int] | None]]], unread: set[int]
+        self,
+        needed: Callable[[int], Sequence[tuple[int, Sequence[int] | None]]],
+        unread: Mapping[int, Sequence[int]],
     ) -> tuple[list[int], dict[str, Any]]:
         """Return the workers and aggregators that are connected everywhere, and the roles' state.
 
         Args:
             needed: returns what the workers of a role, by its index, would have to be sent again.
-            unread: the indices of the aggregators whose last push the server has not read.
+            unread: by the aggregators' indices, how many of its messages those that it calls have not
+                read.
         """
         saved = [
-            server.ask(clock_requests.Save(needed(index), index in unread))
+            server.ask(clock_requests.Save(needed(index), unread.get(index, ())))
             for index, server in enumerate(self.servers)
         ]
         there = [

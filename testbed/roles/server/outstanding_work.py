@@ -75,8 +75,8 @@ class OutstandingWork(Stateful):
                 was sent. A worker of several may in any case.
         """
         self._numbers = numbers
-        self._again = again or numbers.servers > 1
-        self._workers = [SentWorker.of(numbers.servers) for _ in range(workers)]
+        self._again = [again or len(numbers.of_worker(one)) > 1 for one in range(workers)]
+        self._workers = [SentWorker.of(len(numbers.of_worker(one))) for one in range(workers)]
 
     def _of(self, conversation: int) -> tuple[SentWorker, int]:
         worker, place = self._numbers.worker(conversation), self._numbers.place(conversation)
@@ -92,25 +92,25 @@ class OutstandingWork(Stateful):
     def arrived(self, conversation: int, version: int) -> None:
         """Drop what is older than a version that has arrived, if the worker needs it no more."""
         state, place = self._of(conversation)
-        if not self._again:
+        if not self._again[self._numbers.worker(conversation)]:
             _drop_older(state.there[place], version)
 
     def begun(self, worker: int, versions: Sequence[int]) -> None:
         """Add a computation at versions; it replaces one that is not yet over."""
-        state = self._workers[worker]
+        state, again = self._workers[worker], self._again[worker]
         if state.computing and not state.computing[-1].told:
             state.computing.pop()
         for there, version in zip(state.there, versions, strict=True):
             _drop_older(there, version)
             assert there[0] == version
-            if not self._again:
+            if not again:
                 there.popleft()
                 continue
             # It may have to compute at it again, but needs it only once.
             while len(there) > 1 and there[1] == version:
                 there.popleft()
-        state.used = list(versions) if self._again else []
-        unread = list(range(self._numbers.servers))
+        state.used = list(versions) if again else []
+        unread = list(range(len(versions)))
         state.computing.append(Computing(list(versions), state.drawn, unread))
         state.drawn += 1
 
@@ -133,7 +133,7 @@ class OutstandingWork(Stateful):
 
     def returned(self, worker: int) -> None:
         """Take back a lost worker, with nothing outstanding."""
-        self._workers[worker] = SentWorker.of(self._numbers.servers)
+        self._workers[worker] = SentWorker.of(len(self._numbers.of_worker(worker)))
 
     def is_lost(self, worker: int) -> bool:
         return self._workers[worker].lost
@@ -152,13 +152,15 @@ class OutstandingWork(Stateful):
         if self._numbers.below(self._numbers.worker(conversation)) is not None:
             return there
         computing = [one.versions[place] for one in state.computing]
-        if self._again:
+        if self._again[self._numbers.worker(conversation)]:
             computing = sorted(set(computing).difference(there))
         return computing + there
 
-    def has_unread(self, worker: int) -> bool:
-        """Return True if a message that the worker has sent was not read by all its servers."""
-        return any(one.told for one in self._workers[worker].computing)
+    def unread(self, worker: int) -> list[int]:
+        """Return how many messages that a worker has sent each of its servers has not read."""
+        sent = [one.unread for one in self._workers[worker].computing if one.told]
+        places = range(len(self._numbers.of_worker(worker)))
+        return [sum(place in one for one in sent) for place in places]
 
     def orders(self, worker: int) -> list[tuple[OrderKind, int]]:
         """Return the clock's orders that bring a worker back that has forgotten everything.
@@ -174,7 +176,7 @@ class OutstandingWork(Stateful):
             orders += orders_to_begin(one.versions)
             orders += [
                 (OrderKind.READ, place)
-                for place in range(self._numbers.servers)
+                for place in range(len(one.versions))
                 if place not in one.unread
             ]
             if one.told:

@@ -19,7 +19,7 @@ from testbed.updates import DenseUpdate, FloatVector, Update
 V = TypeVar("V")
 NOTHING = np.empty(0, np.float32)
 """Stands for parameters that are in another process."""
-COMBINED = Combined(DenseUpdate(NOTHING), 0, 0, math.nan)
+COMBINED = Combined(DenseUpdate(NOTHING), 0, (), math.nan)
 """Stands for what an aggregator in another process has combined, and pushed."""
 
 
@@ -132,8 +132,10 @@ class DrivenCombiningHalf(DrivenHalf, CombiningHalf):
         """Have the aggregator push; return what stands for the sum, or None if it only reports."""
         return COMBINED if self.ask(clock_requests.Combine()) else None
 
-    def adopt(self, parameters: FloatVector, version: int, *, time: float = math.nan) -> None:
-        self.ask(clock_requests.Adopt(version, time))
+    def adopt(
+        self, parameters: FloatVector, bases: Sequence[int], *, time: float = math.nan
+    ) -> None:
+        self.ask(clock_requests.Adopt(list(bases), time))
 
 
 def remote_servers(halves: Iterable[ServerHalf], channels: Sequence[Channel]) -> list[DrivenHalf]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from testbed.algorithms.aggregator_half import AggregatorHalf, CombiningHalf
 from testbed.algorithms.server_half import ServerHalf
-from testbed.engine.aggregator import ABOVE, Aggregator
+from testbed.engine.aggregator import Aggregator
 from testbed.engine.events import (
     At,
     Closed,
@@ -63,8 +63,9 @@ class RoleHost:
         callers: the numbers of the workers that belong here.
         line, own_line: of the board: for all servers' figures, and for this device's.
         began: called when training begins, or goes on.
-        above: called with what an aggregator sends to its server, or computes at the parameters of
-            that; what is sent is used up at once.
+        above: called with what an aggregator sends to those that it calls, or computes at their
+            parameters; what is sent is used up at once.
+        others: True if callers may train on with other servers when this one is over.
     """
 
     def __init__(
@@ -125,10 +126,9 @@ class RoleHost:
 
         self.recorder = Recorder(self.report, evaluate, at_versions)
         self.service = service_of(half, layout, settings, measured(self.line), index=index)
-        # Workers may train on with other servers after STOP.
-        self._others = settings.servers > 1
+        self.others = settings.servers > 1 and index < settings.servers
         absence = schedule.longest_absence
-        self._server = Server(self.service, len(callers), absence=absence, others=self._others)
+        self._server = Server(self.service, len(callers), absence=absence, others=self.others)
         self.role: Server | Aggregator = self._server
         if isinstance(half, AggregatorHalf) and not virtual:
             self.role = Aggregator(self._server, half)
@@ -196,7 +196,7 @@ class RoleHost:
             heapq.heappush(self._tokens, (moment, next(self._count), due))
 
     def _carry(self, send: Send) -> None:
-        if send.conversation == ABOVE:
+        if send.conversation < 0:
             self.above(send)
             return
         connection = self.connections.workers[send.conversation]
@@ -332,7 +332,7 @@ class RoleHost:
         has just come back.
         """
         found = list(connections)
-        if self._others:
+        if self.others:
             half = self.service.half
             for connection in found:
                 if connection.informed or connection.ending:

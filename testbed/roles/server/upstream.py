@@ -1,4 +1,4 @@
-"""An aggregator's conversation with the role that serves it: parameters down, sums up."""
+"""An aggregator's conversations with the roles that serve it: parameters down, sums up."""
 
 from collections.abc import Sequence
 
@@ -12,49 +12,64 @@ from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.training.parameter_service import as_loss
-from testbed.training.slices import slices
+from testbed.training.pushed_parts import Encoded, PushedParts
 from testbed.updates import FloatVector, checked
 from testbed.wire.frames import HEADER, Kind, header
-from testbed.wire.own_encoding import codec_of
 
 
 class Upstream:
-    """The conversation of an aggregator with a server, or with another aggregator.
+    """The conversations of an aggregator with all servers, or with another aggregator.
+
+    They are given by the place of the other side among those that the aggregator calls.
 
     Attributes:
-        links: its only link; None before ``connect``, and when it is closed.
-        pushed: the last message that was pushed, if it is remembered.
+        links: one to each; None before ``connect``, and when they are closed.
     """
 
-    def __init__(self, serving: ServerInputs, *, comes_back: bool) -> None:
+    def __init__(self, serving: ServerInputs, *, comes_back: bool, remembers: bool = False) -> None:
+        """Make the conversations, of which none is open.
+
+        Args:
+            remembers: keep copies of what is sent, until an answer says that it was read.
+        """
         assert isinstance(serving.half, AggregatorHalf)
         settings, layout = serving.settings, serving.layout
         self.links: ServerLinks | None = None
-        self.pushed = b""
         self._settings, self._comes_back = settings, comes_back
-        self._number = settings.as_worker(serving.index)
+        self._number = number = settings.as_worker(serving.index)
         self._half = serving.half
-        self._codec = codec_of(settings.encoding, layout.sizes)
-        self._received = KeptParameters(slices(layout, 1), settings.pulls, only_newest=True)
+        self._parts = PushedParts.of_caller(settings, layout, number)
+        cut = self._parts.cut
+        self._received = KeptParameters(cut, settings.pulls, only_newest=True)
         self._parameters = np.empty(layout.total, np.float32)
-        self._to_send: list[bytes | memoryview] = []
-        self._asks = False
+        self._to_send: list[list[bytes | memoryview]] = [[] for _ in cut]
+        self._asks = [False] * len(cut)
+        self._combined: Combined | None = None
+        self._encoded: list[Encoded] = []
+        # What was sent to each since its parameters were taken last, and their version.
+        self._remembers = remembers
+        self._sent: list[list[bytes]] = [[] for _ in cut]
+        self._taken: list[int | None] = [None] * len(cut)
 
     def connect(self) -> Sequence[Opened]:
-        """Greet what serves this aggregator; return the session that this begins.
+        """Greet what serves this aggregator; return the sessions that this begins.
 
         Raises:
-            WireError: the greeting was refused, or the model is another one.
-            OSError: it cannot be reached.
+            WireError: a greeting was refused, or the model is another one.
+            OSError: one cannot be reached.
         """
-        settings, number = self._settings, self._number
+        settings, called = self._settings, self._settings.called(self._number)
 
-        def greet(_: int) -> Greeted:
-            called = settings.called(number)
-            return connect(settings, Identity(number), len(self._parameters), server=called)
+        def greet(place: int) -> Greeted:
+            size = self._parts.cut[place].size
+            return connect(settings, Identity(self._number), size, server=called[place])
 
         self.links = ServerLinks(greet, self._received, asks=True, comes_back=self._comes_back)
         return self.links.opened
+
+    @property
+    def places(self) -> range:
+        return range(len(self._parts.cut))
 
     @property
     def is_open(self) -> bool:
@@ -74,60 +89,79 @@ class Upstream:
         assert self.links is not None
         return self.links.wait(seconds, also)
 
-    def has(self, version: int) -> bool:
-        """Return True if parameters of a version have come, and were not taken."""
-        return self._received.has(0, version)
+    def have(self, bases: Sequence[int]) -> bool:
+        """Return True if parameters of some versions, by place, have come."""
+        return all(self._received.has(place, base) for place, base in enumerate(bases))
 
-    def take(self, version: int) -> FloatVector:
+    def take(self, bases: Sequence[int]) -> FloatVector:
         """Return the parameters that have come, float32, (|Θ|,), until the next are taken."""
         assert self.links is not None
-        self._received.put([version], self._parameters, self.links.take)
+        self._received.put(bases, self._parameters, self.links.take)
+        for place, base in enumerate(bases):
+            if base != self._taken[place]:  # its answer came after it had read all before
+                self._taken[place] = base
+                self._sent[place].clear()
         return self._parameters
 
-    def add(self, message: Message) -> None:
+    def add(self, place: int, message: Message) -> None:
         """Make a message, which ``send`` sends with the others since."""
+        to_send = self._to_send[place]
         if isinstance(message, Sum):
-            self._to_send += self._sum(message.combined)
+            to_send += self._part(place, message.combined)
         elif isinstance(message, Report):
-            self._to_send.append(header(Kind.FINISHED, message.version))
+            to_send.append(header(Kind.FINISHED, message.version))
         else:
-            self._to_send.append(header(Kind.PULL))
-            self._asks = True
+            to_send.append(header(Kind.PULL))
+            self._asks[place] = True
 
-    def _sum(self, combined: Combined) -> Pieces:
-        """Return the message that pushes a sum; it may share the half's memory."""
-        update = checked(combined.update, len(self._parameters), self._half)
-        encoding, body = self._codec.encode(update)
+    def _part(self, place: int, combined: Combined) -> Pieces:
+        """Return the message that pushes a part of a sum; it may share the half's memory."""
+        if combined is not self._combined:
+            self._combined, self._encoded = combined, self._encode(combined)
+        part = self._encoded[place]
         head = header(
             Kind.PUSH,
-            combined.base_version,
-            encoding=encoding,
+            combined.bases[place],
+            encoding=part.encoding,
             loss=as_loss(combined.loss),
             count=combined.count,
-            length=sum(map(len, body)),
+            length=part.size,
         )
-        if self._codec.lossy:
-            self._half.lost(update, self._codec.rounded(update))
-        return [head, *body]
+        return [head, *part.body]
 
-    def send(self, *, remembers: bool = False) -> None:
-        """Send what was added; nothing waits for the kernel to take it.
+    def _encode(self, combined: Combined) -> list[Encoded]:
+        update = checked(combined.update, len(self._parameters), self._half)
+        parts = self._parts.encode(update)
+        if self._parts.lossy:
+            self._half.lost(update, self._parts.received([part.received for part in parts]))
+        return parts
 
-        Args:
-            remembers: keep a copy in ``pushed``.
-        """
-        pieces, self._to_send = self._to_send, []
-        asks, self._asks = self._asks, False
-        if pieces and remembers:
-            self.pushed = b"".join(pieces)
-        if pieces and self.links is not None:
-            self.links.send(0, pieces, asks=asks)
+    def send(self) -> None:
+        """Send what was added; nothing waits for the kernel to take it."""
+        for place in self.places:
+            pieces, self._to_send[place] = self._to_send[place], []
+            asks, self._asks[place] = self._asks[place], False
+            if pieces and self._remembers:
+                self._sent[place].append(b"".join(pieces))
+            if pieces and self.links is not None:
+                self.links.send(place, pieces, asks=asks)
 
-    def send_again(self, pushed: bytes) -> None:
-        """Send what was pushed before this aggregator was restored, and was not read."""
-        self.pushed = pushed
-        if pushed and self.links is not None:
-            self.links.send(0, [pushed], asks=len(pushed) > HEADER.size)  # not by a report
+    # -- checkpoints
+
+    def unread(self, counts: Sequence[int]) -> list[list[bytes]]:
+        """Return the last messages to each place, as many as it has not read; none are no counts."""
+        return [
+            sent[len(sent) - count :]
+            for sent, count in zip(self._sent, counts or [0] * len(self._sent), strict=True)
+        ]
+
+    def send_again(self, unread: Sequence[Sequence[bytes]]) -> None:
+        """Send what was sent before this aggregator was restored, and was not read."""
+        for place, messages in enumerate(unread):
+            self._sent[place] = list(messages)
+            for one in messages:
+                if self.links is not None:
+                    self.links.send(place, [one], asks=len(one) > HEADER.size)  # not by a report
 
     def leave(self) -> None:
         if self.links is not None:
@@ -135,7 +169,7 @@ class Upstream:
             self.links = None
 
     def read_out(self) -> None:
-        """Send nothing more, and read until the other side has closed the connection."""
+        """Send nothing more, and read until the other sides have closed the connections."""
         if self.links is not None:
             self.links.read_out()
             self.links = None

@@ -1,14 +1,14 @@
-"""An aggregator under the wall clock: a server of its cluster's devices, and a worker of the server.
+"""An aggregator under the wall clock: a server of its cluster's devices, and a worker of the servers.
 
 One thread takes in the devices' pushes and answers their pulls, as ``WallServer`` does, and takes in
-what the server above sends. The server may be killed, and comes back with an earlier version: the
-aggregator greets it again. Its devices stay connected; what they compute meanwhile is dropped.
+what the servers above send. A server may be killed, and comes back with an earlier version: the
+aggregator greets it again. Its devices stay connected.
 """
 
 import time
 from dataclasses import replace
 
-from testbed.engine.aggregator import ABOVE
+from testbed.engine.aggregator import above
 from testbed.engine.events import Compute, Event, Opened, Received, Send, Stopped
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.upstream import Upstream
@@ -38,7 +38,7 @@ class WallAggregator(WallServer):
     def _began(self) -> None:
         self.host.phase.began = time.monotonic()
 
-    # -- the server above
+    # -- the servers above
 
     def _wait(self) -> None:
         connections, patience = self.host.connections, self.host.patience
@@ -49,15 +49,15 @@ class WallAggregator(WallServer):
         connections.poll(patience)
 
     def _tell(self, event: Event) -> None:
-        """Tell the role of something that the server above has sent."""
+        """Tell the role of something that a server above has sent."""
         assert isinstance(event, Opened | Received | Stopped)
-        self.host.happen(replace(event, conversation=ABOVE))
+        self.host.happen(replace(event, conversation=above(event.conversation)))
 
     def _carry(self, action: Send | Compute) -> None:
         """Take parameters over, or make a message, which is sent with the others of this event."""
         if isinstance(action, Send):
-            self._upwards.add(action.message)
+            self._upwards.add(above(action.conversation), action.message)
             return
-        (version,) = action.job.bases
+        bases = action.job.bases
         assert isinstance(self.host.service, AggregatorService)
-        self.host.service.adopt(self._upwards.take(version), version, self.now())
+        self.host.service.adopt(self._upwards.take(bases), bases, self.now())

@@ -54,9 +54,8 @@ class WallServer:
         if host.service.finished:
             self._checkpoint_if_mortal()
         end(host)
-        others = host.settings.servers > 1
-        patience = (lambda _: OTHERS_TIMEOUT) if others else patience_of(host)
-        drain(host, patience, others=others, settled=self._checkpoint_if_mortal)
+        patience = (lambda _: OTHERS_TIMEOUT) if host.others else patience_of(host)
+        drain(host, patience, others=host.others, settled=self._checkpoint_if_mortal)
 
     def now(self) -> float:
         """Return the seconds since training began; 0 before that."""

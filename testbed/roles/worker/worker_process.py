@@ -60,7 +60,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     def greet(server: int) -> Greeted:
         # Orders from before this worker, or a server with its clock, was killed no longer count.
         forget = orders.forget if orders is not None and server == 0 else lambda: None
-        called = settings.called(number) if len(cut) == 1 else server
+        called = settings.called(number)[server]
         return connect(settings, identity, cut[server].size, server=called, before=forget)
 
     def work_over_links() -> None:

@@ -122,7 +122,7 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
     running, clock = drive()
     devices = begun(running, clock, above)
     assert clock.ask(clock_requests.TakePull(0, 0.0)).value is False  # there are no parameters yet
-    clock.begin(clock_requests.Adopt(0, 0.5))
+    clock.begin(clock_requests.Adopt([0], 0.5))
     above.send(0, 1.5)  # the clock may say that they have arrived before they have
     adopted = clock.outcome()
     assert (adopted.value, adopted.version, adopted.is_due) == (None, 0, False)
@@ -138,7 +138,7 @@ def test_what_has_arrived_and_what_is_pushed_is_the_clocks_decision(
     assert (pushed.number, pushed.count) == (0, 2)
     assert set(np.frombuffer(pushed.body, np.float32)) == {5.0}
     assert clock.ask(clock_requests.TakePull(0, 3.0)).value is False
-    assert clock.ask(clock_requests.Adopt(1, 3.0)).version == 1
+    assert clock.ask(clock_requests.Adopt([1], 3.0)).version == 1
     serve(clock, devices, 1)
     clock.ask(clock_requests.StopWorkers())
     clock.begin(clock_requests.EndTraining((8, 9, 0, 0), ()))
@@ -156,13 +156,13 @@ def test_what_its_server_had_not_read_is_pushed_again_after_a_kill(
     running, clock = drive()
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(clock_requests.Adopt(0, 0.5))
+    clock.ask(clock_requests.Adopt([0], 0.5))
     serve(clock, devices, 0)
     for number, device in enumerate(devices):
         device.sendall(dense(0, 2.0 + number) + header(Kind.PULL))
         take(clock, number, 0)
     clock.ask(clock_requests.Combine())
-    saved = clock.ask(clock_requests.Save([(0, []), (1, [])], unread=True))
+    saved = clock.ask(clock_requests.Save([(0, []), (1, [])], unread=[1]))
     assert saved.value == [0, 1]
     devices[0].sendall(b"\0" * 7)  # what is still under way is read out
     clock.ask(clock_requests.GoBack(1))
@@ -190,7 +190,7 @@ def test_a_time_limit_and_late_pushes(drive: Drive, above: Server) -> None:
     running, clock = drive(within="200ms")
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    assert clock.ask(clock_requests.Adopt(0, 0.5)).deadline == pytest.approx(0.7)  # by the clock
+    assert clock.ask(clock_requests.Adopt([0], 0.5)).deadline == pytest.approx(0.7)  # by the clock
     serve(clock, devices, 0)
     assert not clock.ask(clock_requests.Expire()).is_due  # a combination of nothing is not pushed
     devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
@@ -211,7 +211,7 @@ def test_devices_that_are_gone_close_the_combination(drive: Drive, above: Server
     running, clock = drive()
     devices = begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(clock_requests.Adopt(0, 0.5))
+    clock.ask(clock_requests.Adopt([0], 0.5))
     serve(clock, devices, 0)
     devices[0].sendall(dense(0, 2.0) + header(Kind.PULL))
     assert not take(clock, 0, 0).is_due
@@ -229,13 +229,13 @@ def test_an_aggregator_without_devices_rests_and_asks_again(drive: Drive, above:
     running, clock = drive()
     begun(running, clock, above)
     above.send(0, 1.5)
-    clock.ask(clock_requests.Adopt(0, 0.5))
+    clock.ask(clock_requests.Adopt([0], 0.5))
     assert not clock.ask(clock_requests.Forget(0)).is_due
     assert clock.ask(clock_requests.Forget(1)).is_due
     assert not clock.ask(clock_requests.Combine()).is_due
     assert receive(above.connection) == (Kind.FINISHED, 0, b"")
     above.hears_nothing()
-    assert clock.ask(clock_requests.Ask()).value == 32
+    assert clock.ask(clock_requests.Ask(0)).value == 32
     assert receive(above.connection) == (Kind.PULL, 0, b"")
 
 
@@ -247,7 +247,7 @@ def test_a_server_that_is_gone_ends_the_aggregator(
     running, clock = drive()
     begun(running, clock, above)
     above.connection.close()
-    clock.begin(clock_requests.Adopt(0, 0.5))
+    clock.begin(clock_requests.Adopt([0], 0.5))
     running.thread.join(10)
     assert not running.thread.is_alive()
     (error,) = raised

@@ -108,7 +108,7 @@ class Scene:
     def __init__(self, protocol: Protocol, *, changed: bool) -> None:
         self.kind = protocol
         self.changed = changed
-        self.outstanding = OutstandingWork(Conversations(), 1)
+        self.outstanding = OutstandingWork(Conversations.with_all(1), 1)
         self.vectors = SentVectors(changed=changed)
         self.clocks = Gathering(protocol, 1)  # what the clock knows of the worker
         self.version = -1
@@ -187,7 +187,7 @@ class Scene:
         again = decode(tree, [one.copy() for one in arrays], STORED)
         self.vectors = SentVectors(changed=self.changed)
         self.vectors.restore(again["vectors"])
-        self.outstanding = OutstandingWork(Conversations(), 1)
+        self.outstanding = OutstandingWork(Conversations.with_all(1), 1)
         self.outstanding.restore(again["outstanding"])
         self.forgetful = Worker.again(self.kind, self.vectors, self.outstanding)
         assert self.forgetful.sends == self.steady.sends
@@ -233,7 +233,7 @@ def test_a_restored_worker_sends_the_same_as_one_that_never_left(
 
 
 def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
-    outstanding = OutstandingWork(Conversations(), 2)
+    outstanding = OutstandingWork(Conversations.with_all(2), 2)
     for version in (0, 1):
         outstanding.sent(1, version)
         outstanding.arrived(1, version)
@@ -261,7 +261,7 @@ def sent(outstanding: OutstandingWork, conversation: int, version: int) -> None:
 
 
 def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() -> None:
-    outstanding = OutstandingWork(Conversations(2), 2)
+    outstanding = OutstandingWork(Conversations.with_all(2, 2), 2)
     for conversation in (2, 3):
         sent(outstanding, conversation, 4)
     outstanding.begun(1, [4, 4])
@@ -289,7 +289,7 @@ def test_a_worker_of_two_servers_sends_only_to_the_one_that_has_not_read_it() ->
 
 
 def test_who_gets_only_a_report_is_told_again() -> None:
-    outstanding = OutstandingWork(Conversations(2), 1)
+    outstanding = OutstandingWork(Conversations.with_all(1, 2), 1)
     for conversation in (0, 1):
         sent(outstanding, conversation, 0)
     outstanding.begun(0, [0, 0])
@@ -306,7 +306,7 @@ def test_who_gets_only_a_report_is_told_again() -> None:
 
 
 def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> None:
-    outstanding = OutstandingWork(Conversations(), 1)
+    outstanding = OutstandingWork(Conversations.with_all(1), 1)
     sent(outstanding, 0, 4)
     outstanding.begun(0, [4])
     outstanding.sent(0, 5)

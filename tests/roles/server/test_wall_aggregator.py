@@ -393,7 +393,7 @@ def test_error_feedback_keeps_what_selection_and_rounding_left_out(run: Run, abo
         naive.joined(number)
     generator = np.random.default_rng(1)
     for version in range(4):
-        naive.adopt(np.zeros(SIZE, np.float32), version)
+        naive.adopt(np.zeros(SIZE, np.float32), [version])
         for number, device in enumerate((a, b)):
             update = DenseUpdate(generator.normal(size=SIZE).astype(np.float32))
             encoding, body = codec.encode(update)
