@@ -32,14 +32,14 @@ SPEC = _EXPERIMENTS / "agree.yaml"
 _OTHERS = (
     *("clusters", "graph", "servers", "co-located", "hierarchical", "peers", "peers-in-clusters"),
     *("peers-faults", "rules", "backup-workers", "downpour", "allocation", "presence"),
-    *("fedavg", "ring", "tree", "peers-presence"),
+    *("fedavg", "ring", "tree", "peers-presence", "tree-servers"),
 )
 SPECS = (SPEC, *(_EXPERIMENTS / f"agree-{name}.yaml" for name in _OTHERS))
 """The experiments: each shape of algorithm, links that workers or peers share, peers that faults
 strike, several servers, which may be on the machines of workers, aggregators, one rule of each family
 of paper 002, a number of backup workers that changes, ASGD with a bound of staleness, Downpour and
 EASGD at two servers, servers that hold whole tensors, workers and peers that arrive, leave and return,
-federated averaging, a ring, and aggregators above aggregators."""
+federated averaging, a ring, and aggregators above aggregators, of one server and of several."""
 WIRE_TOLERANCE = 0.005
 _FEW = 40 * 66
 """Wire bytes of 40 frames that only acknowledge: how many there are depends on the host's timing."""

@@ -6,7 +6,7 @@ experiment as an experiment file would; another kind of network is another entry
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,8 @@ Experiment: TypeAlias = dict[str, Any]
 """The keys of an experiment file."""
 GRAPH_FILE = "{name}.json"
 """The graph of an experiment, by its name; ``write_graph`` makes it."""
+LAST_OF_GOLDEN = 200
+"""The last seed whose mixtures' results are in ``bench/golden.jsonl``, and stay as they are."""
 _RATES = {"wall": ("200mbit", "500mbit", "1gbit"), "virtual": ("20mbit", "50mbit", "200mbit")}
 """The rates of shared links, by the clock."""
 _TOPOLOGIES = ("sndlib/abilene", "sndlib/nobel-germany", "sndlib/germany50")
@@ -35,7 +37,8 @@ def with_network(made: Experiment, seed: int, kind: str | None = None) -> Experi
     """
     draw = np.random.default_rng([1616, seed])
     drawn = list(KINDS)[int(draw.integers(len(KINDS)))]
-    return KINDS[kind or drawn](made, draw)
+    made = KINDS[kind or drawn](made, draw)
+    return _of_several_servers(made, draw) if seed > LAST_OF_GOLDEN else made
 
 
 def write_graph(made: Experiment, folder: Path) -> Experiment:
@@ -147,6 +150,15 @@ def _hierarchical(made: Experiment, draw: np.random.Generator) -> Experiment:
     return _clusters(_with_kills(made, draw), draw)
 
 
+def _of_several_servers(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Have the aggregators of every second experiment that has any call several servers."""
+    if made["algorithms"][0]["name"] != "hierarchical" or draw.random() < 0.5:
+        return made
+    servers = int(draw.integers(2, 5))
+    faults = _at_one_of(servers, made["faults"], draw)
+    return made | {"devices": made["devices"] | {"servers": servers}, "faults": faults}
+
+
 def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:
     """Kill a server of some experiments more, and one of several instead of the only one."""
     servers = made["devices"].get("servers", 1)
@@ -156,13 +168,20 @@ def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:
         faults.append({"who": "server", "when": when, "how": "kill", "lasting": "100ms"})
         made = {"checkpoints": {"every": int(draw.integers(5, 40))}, **made}
     if servers > 1:
-        faults = [
-            fault | {"who": {"devices": [f"server-{int(draw.integers(servers))}"]}}
-            if fault.get("who") == "server"
-            else fault
-            for fault in faults
-        ]
+        faults = _at_one_of(servers, faults, draw)
     return made | {"faults": faults}
+
+
+def _at_one_of(
+    servers: int, faults: Sequence[dict[str, Any]], draw: np.random.Generator
+) -> list[dict[str, Any]]:
+    """Return faults of which those at the only server strike one of several instead."""
+    return [
+        fault | {"who": {"devices": [f"server-{int(draw.integers(servers))}"]}}
+        if fault.get("who") == "server"
+        else fault
+        for fault in faults
+    ]
 
 
 KINDS: Mapping[str, Callable[[Experiment, np.random.Generator], Experiment]] = {

@@ -230,9 +230,4 @@ def _aggregators(contents: Contents) -> list[Conflict]:
     if not contents.network.clusters:
         text = "has an aggregator in each cluster, and there are no clusters: add network.clusters"
         found += [(("algorithms", i), f"{name} {text}") for i, name in aggregated]
-    if aggregated and contents.devices.servers > 1:
-        text = (
-            f"{min(name for _, name in aggregated)} does not work with it yet: take one of them out"
-        )
-        found.append((("devices", "servers"), text))
     return found

@@ -132,10 +132,12 @@ def routes(plan: Plan) -> list[Routes]:
             )
             for shares, sender, receiver in ((there, caller, called), (back, called, caller))
         )
-        to = called if len(plan.servers) == 1 else "servers" if plan.served else "peers"
+        to = called if plan.served else "peers"
+        if len(plan.servers) > 1 and is_server(called):
+            to = "servers"
         paths = _path(plan, network, caller, called), _path(plan, network, called, caller)
         groups.setdefault((to, *paths, *sides), []).append(caller)
-    if plan.served:  # with several servers a worker calls each of them
+    if plan.served:  # with several servers each of them is called
         groups = {same: list(dict.fromkeys(callers)) for same, callers in groups.items()}
     found = [Routes(callers, *same) for same, callers in groups.items()]
     return sorted(found, key=lambda one: -len(one.callers))

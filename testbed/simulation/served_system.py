@@ -158,7 +158,7 @@ class ServedSystem(Stateful, System):
             "message_bytes": service.message_bytes,
             "wire_bytes": self._devices.wire_bytes(index),
         }
-        if self._settings.network.co_located:
+        if self._settings.network.co_located and index < len(self._halves):
             ledger["local_payload_bytes"] = service.local_payload_bytes
             ledger["local_message_bytes"] = service.local_message_bytes
         return ledger

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from bench.command import execute_here
+from bench.mixtures import try_out
 from testbed.experiment.load import load
 from testbed.results.reading.journals import read_updates
 from testbed.results.reading.run_files import SERVER_KILLED
@@ -98,6 +99,40 @@ def test_devices_under_faults_in_a_region_agree(tmp_path: Path) -> None:
         assert pair.emulated["faults"].keys() == {"freeze", "kill", "partition", "slow"}
         assert pair.emulated["updates"] in (12, 24)
         assert len(pair.emulated["aggregators"]) == 3
+
+
+def test_several_servers_of_which_one_is_killed_agree(tmp_path: Path) -> None:
+    """In a region, a cluster whose devices are all away meanwhile rests at both servers."""
+
+    def devices(*names: str) -> dict[str, list[str]]:
+        return {"devices": list(names)}
+
+    spec = {
+        "name": "tree-of-servers",
+        "dataset": "digits",
+        "model": "mlp",
+        "clock": "virtual",
+        "training": {"updates": 24, "batch_size": 8},
+        "algorithms": [SPARSE | {"error_feedback": False}],
+        "devices": {"workers": 6, "servers": 2, "suspect_after": "1s"},
+        "network": {"uplink": "100mbit", "downlink": "200mbit", "clusters": NESTED},
+        "compute": {"distribution": "exponential", "mean": "50ms"},
+        "waiting": {"distribution": "exponential", "mean": "50ms"},
+        "evaluation": {"every": 12, "images": 50},
+        "checkpoints": {"every": 5},
+        "faults": [
+            {
+                "who": devices("worker-4", "worker-5"),
+                "when": {"time": "300ms"},
+                "how": "kill",
+                "lasting": "400ms",
+            },
+            strike(devices("worker-0"), 6, "freeze"),
+            strike(devices("worker-1"), 8, "stop-network"),
+            strike(devices("server-1"), 11, "kill", "100ms"),
+        ],
+    }
+    assert try_out(spec, tmp_path, emulate=True) == []
 
 
 def assert_ledgers_agree(run: Path, summary: dict[str, Any]) -> None:
@@ -199,3 +234,45 @@ def test_under_the_wall_clock_ledgers_agree_at_each_aggregator(tmp_path: Path) -
     assert wire < 1.15 * 2 * 21 * model
     assert whole["ingress"]["payload_bytes"] == 2 * 20 * model
     assert sparse["ingress"]["payload_bytes"] < whole["ingress"]["payload_bytes"] / 10
+
+
+def test_under_the_wall_clock_each_server_has_its_slice_of_each_sum(tmp_path: Path) -> None:
+    devices = {"devices": ["worker-3", "worker-4"]}  # all devices of a cluster
+    path = written(
+        tmp_path,
+        clock="wall",
+        algorithms=[ALL],
+        devices={"workers": 5, "servers": 2},
+        network={"clusters": [*UNSHAPED["clusters"][:1], *UNSHAPED_REGION]},
+        training={"updates": 60},
+        compute={"distribution": "constant", "mean": "5ms"},
+        waiting={"distribution": "constant", "mean": "10ms"},
+        evaluation={"every": 20, "images": 100},
+        checkpoints={"every": 10},
+        faults=[
+            strike(devices, 10, "kill"),
+            strike({"devices": ["worker-1"]}, 15, "freeze"),
+            strike({"devices": ["server-1"]}, 30, "kill"),
+        ],
+    )
+    done = execute_here(load(path), tmp_path / "out")
+    (summary,) = done.summaries
+    assert (summary["ended"], summary["updates"]) == ("completed", 60), summary["reason"]
+    assert summary["faults"].keys() == {"freeze", "kill"}
+    assert summary["workers_lost"] == 0
+    traffic = summary["traffic"]
+    assert {one["reason"] for one in traffic["differences"]} == {SERVER_KILLED}
+    verdicts = {name: one["reconciled"] for name, one in traffic["servers"].items()}
+    aggregators = {f"aggregator-{index}": True for index in range(3)}
+    assert verdicts == {"server-0": True, "server-1": False, **aggregators}
+    rows = read_updates(done.directory / summary["algorithm"]).to_pydict()
+    for server in range(2):
+        made = {
+            iteration
+            for iteration, of, applied in zip(
+                rows["iteration"], rows["server"], rows["applied"], strict=True
+            )
+            if of == server and applied
+        }
+        assert made == set(range(1, 61))
+    assert {"aggregator-0", "aggregator-2"} <= summary["aggregators"].keys()

@@ -41,7 +41,7 @@ class Cluster(Serving):
 
     Attributes:
         parameters: those that are received from above.
-        sums: base version and number of the updates that it has pushed.
+        sums: base version, at the first server, and number of the updates that it has pushed.
     """
 
     def __init__(
@@ -50,13 +50,15 @@ class Cluster(Serving):
         within: float | None = None,
         absence: float = 0.0,
         aggregator_of: Sequence[int] = (0, 0, -1),
+        servers: int = 1,
         **changes: Any,
     ) -> None:
         zeros = np.zeros(SIZE, np.float32)
         half = AggregatorHalf(zeros, None, wait_for=wait_for, within=within)
         of_run = settings(**changes)
-        network = replace(of_run.network, aggregator_of=aggregator_of)
-        below = AggregatorService(half, LAYOUT, replace(of_run, network=network), index=1)
+        addresses = ["10.0.0.1"] * servers
+        network = replace(of_run.network, aggregator_of=aggregator_of, server_addresses=addresses)
+        below = AggregatorService(half, LAYOUT, replace(of_run, network=network), index=servers)
         super().__init__(Server(below, 2, absence=absence))
         self.parameters = np.zeros(SIZE, np.float32)
         self.aggregator = Aggregator(self.role, half)
@@ -84,6 +86,25 @@ def upwards(said: list[Action]) -> list[type[Message]]:
     return [
         type(one.message) for one in said if isinstance(one, Send) and one.conversation == ABOVE
     ]
+
+
+def to(place: int, said: list[Action]) -> list[Message]:
+    """Return the messages to one of several servers above."""
+    sent = [one for one in said if isinstance(one, Send)]
+    return [one.message for one in sent if one.conversation == above(place)]
+
+
+def kinds(place: int, said: list[Action]) -> list[type[Message]]:
+    return [type(one) for one in to(place, said)]
+
+
+def of_two(*versions: int, **options: Any) -> Cluster:
+    """Return an aggregator whose devices compute at a version of each of two servers."""
+    one = Cluster(servers=2, **options)
+    one.tell(*opened(0, 1), Opened(above(0)), Opened(above(1)))
+    for place, version in enumerate(versions or (0, 0)):
+        one.tell(Received(above(place), version))
+    return one
 
 
 def begun(*versions: int, **options: Any) -> Cluster:
@@ -271,3 +292,90 @@ def test_when_the_server_says_so_it_is_over_for_the_devices_too() -> None:
     assert one.tell(*pushed(1, 0)) == []
     assert Send(1, Stop()) in one.tell(Closed(1), *opened(1))
     assert not one.sums
+
+
+# -- several servers above
+
+
+def test_it_asks_all_servers_and_serves_its_devices_when_all_have_answered() -> None:
+    one = Cluster(servers=2)
+    said = one.tell(*opened(0, 1), Opened(above(0)))
+    assert not kinds(0, said) and not kinds(1, said)
+    said = one.tell(Opened(above(1)))
+    assert kinds(0, said) == kinds(1, said) == [Pull]
+    assert not answers(one.tell(Received(above(1), 7)))
+    assert answers(one.tell(Received(above(0), 5))) == [(0, 1), (1, 1)]
+    # Its version is its own, as the servers' differ.
+    one.pushes(0, 1)
+    said = one.pushes(1, 1)
+    for place in range(2):
+        push, question = to(place, said)
+        assert isinstance(push, Sum) and isinstance(question, Pull)
+        assert list(push.combined.bases) == [5, 7]
+    assert not answers(one.tell(Received(above(0), 6)))
+    assert answers(one.tell(Received(above(1), 7))) == [(0, 2), (1, 2)]
+
+
+def test_it_goes_on_with_the_servers_that_have_not_stopped() -> None:
+    one = of_two(3, 4)
+    assert not is_over(one.tell(Stopped(above(1))))
+    one.pushes(0, 1)
+    said = one.pushes(1, 1)
+    assert kinds(0, said) == kinds(1, said) == [Sum, Pull]
+    assert answers(one.tell(Received(above(0), 4))) == [(0, 2), (1, 2)]
+    one.pushes(0, 2)
+    (push, _) = to(0, one.pushes(1, 2))
+    assert isinstance(push, Sum) and list(push.combined.bases) == [4, 4]
+    assert is_over(one.tell(Stopped(above(0))))
+
+
+def test_it_begins_when_the_server_that_it_still_waits_for_stops() -> None:
+    one = of_two()
+    one.pushes(0, 1)
+    one.pushes(1, 1)
+    assert not answers(one.tell(Received(above(0), 1)))
+    assert answers(one.tell(Stopped(above(1)))) == [(0, 2), (1, 2)]
+
+
+def test_one_of_several_servers_that_comes_back_takes_no_part_of_the_sum() -> None:
+    one = of_two(4, 4)
+    one.pushes(0, 1)
+    assert kinds(0, said := one.tell(Opened(above(0), 1))) == [Pull] and not kinds(1, said)
+    one.tell(Received(above(0), 2))  # of its checkpoint
+    said = one.pushes(1, 1)
+    assert not kinds(0, said) and kinds(1, said) == [Sum, Pull]
+    assert answers(one.tell(Received(above(1), 5))) == [(0, 2), (1, 2)]
+    one.pushes(0, 2)
+    (push, _) = to(0, one.pushes(1, 2))
+    assert isinstance(push, Sum) and list(push.combined.bases) == [2, 5]
+
+
+def test_without_devices_it_reports_to_all_servers_and_asks_all() -> None:
+    one = of_two(4, 6, absence=5.0)
+    said = one.tell(Closed(0), Closed(1))
+    assert (to(0, said), to(1, said)) == ([Report(4)], [Report(6)])
+    one.wait(1.0)
+    said = one.tell(Opened(1))
+    assert kinds(0, said) == kinds(1, said) == [Pull]
+
+
+def test_while_it_rests_all_servers_are_asked_when_one_comes_back() -> None:
+    one = of_two(4, 6, absence=5.0)
+    one.tell(Closed(0), Closed(1))
+    said = one.tell(Opened(above(1), 1))
+    assert kinds(0, said) == kinds(1, said) == [Pull]
+    one.tell(Received(above(1), 2))
+    said = one.tell(Received(above(0), 5))
+    assert (to(0, said), to(1, said)) == ([Report(5)], [Report(2)])
+
+
+def test_a_server_that_came_back_gets_a_report_of_what_it_sends_now() -> None:
+    """It comes back while nothing is combined, and the last device leaves before the others answer."""
+    one = of_two(4, 6, absence=5.0)
+    assert kinds(1, one.tell(Opened(above(1), 1))) == [Pull]
+    one.tell(Received(above(1), 2))
+    said = one.tell(Closed(0), Closed(1))
+    assert kinds(0, said) == [Report, Pull] and not kinds(1, said)
+    said = one.tell(Received(above(0), 4))
+    assert (to(0, said), to(1, said)) == ([Report(4)], [Report(2)])
+    assert one.tell() == []

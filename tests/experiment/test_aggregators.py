@@ -82,7 +82,11 @@ def test_a_cluster_without_devices_has_no_aggregator() -> None:
     ("change", "where", "text"),
     [
         ({"network": {}}, "algorithms.1", "there are no clusters: add network.clusters"),
-        ({"devices": {"workers": 3, "servers": 2}}, "devices.servers", "does not work with it yet"),
+        (
+            {"algorithms": ["hierarchical", "dbw"], "devices": {"workers": 3, "servers": 2}},
+            "devices.servers",
+            "dbw decides by norms over all parameters, so it needs one server",
+        ),
         (
             {"algorithms": [{"name": "hierarchical", "wait_for": 4}]},
             "algorithms.0",

@@ -205,6 +205,28 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "devices": {"workers": 5, "suspect_after": "2s"},
         "faults": FAULTS,
     },
+    "aggregators of three servers, everything goes wrong": {
+        "algorithms": [
+            {"name": "hierarchical", "within": "120ms", "server": "asynchronous", "ratio": 0.05}
+        ],
+        "network": SHAPED | {"clusters": SHARED["clusters"]},
+        "devices": {"workers": 5, "servers": 3, "suspect_after": "2s"},
+        "faults": FAULTS,
+    },
+    "aggregators of two servers, a cluster leaves": {
+        "algorithms": [{"name": "hierarchical"}],
+        "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},
+        "devices": {"workers": 5, "servers": 2},
+        "simulation": {"batched": True},
+        "faults": [
+            {
+                "who": {"devices": ["worker-0", "worker-1"]},
+                "when": {"mean_time": "400ms"},
+                "how": "kill",
+                "lasting": "300ms",
+            }
+        ],
+    },
     "aggregators, a cluster leaves": {
         "algorithms": [{"name": "hierarchical"}],
         "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},

@@ -82,6 +82,47 @@ def test_one_cluster_leads_to_the_bits_of_synchronous_sgd(more: dict[str, int]) 
     assert tree.rows["time"].tolist() == last_of_each.tolist()
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_one_cluster_leads_to_the_same_bits_whatever_the_number_of_servers(network: str) -> None:
+    """Each of three servers has a third of every sum, and all are at the same versions."""
+    alone = hierarchical({}, (WORKERS,), network)
+    several = hierarchical({}, (WORKERS,), network, more_devices={"servers": 3})
+    assert several.digest == alone.digest
+    assert several.after["payload_bytes"] == alone.after["payload_bytes"]
+    assert len(several.rows) == 3 * len(alone.rows)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_each_way_to_combine_works_in_a_region_of_several_servers(algorithm: str) -> None:
+    one, two = (
+        hierarchical(
+            ALGORITHMS[algorithm], (1, 3, 2), "shared", region=2, more_devices={"servers": 2}
+        )
+        for _ in range(2)
+    )
+    assert one.system.version == UPDATES
+    assert one.digest == two.digest
+    ledgers = one.system.own_summary()
+    assert list(ledgers["servers"]) == ["server-0", "server-1"]
+    assert len(ledgers["aggregators"]) == 4
+    assert set(one.rows["worker"].tolist()) == {WORKERS + 2, WORKERS + 3}
+
+
+@pytest.mark.parametrize("algorithm", ["all", "asynchronous", "compressed"])
+def test_several_processors_change_no_bit_of_a_region_of_several_servers(algorithm: str) -> None:
+    alone, several = (
+        hierarchical(
+            *(ALGORITHMS[algorithm], (3, 3), "own links"),
+            region=1,
+            more_devices={"servers": 2},
+            simulation={"processors": processors},
+        )
+        for processors in (1, 2)
+    )
+    assert several.digest == alone.digest
+    assert several.rows["time"].tolist() == alone.rows["time"].tolist()
+
+
 def test_a_region_around_one_cluster_leads_to_the_same_bits() -> None:
     tree = hierarchical({}, (WORKERS,), region=1)
     one = hierarchical({}, (WORKERS,))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from testbed.device_names import is_server
 from tests.simulation.test_hierarchical import ALGORITHMS, NETWORKS, UPDATES, WORKERS
 from tests.simulation.test_hierarchical import run as run_in_clusters
 from tests.simulation.test_simulated import Simulated
@@ -83,6 +84,31 @@ def test_clusters_of_one_device_lead_to_the_bits_of_synchronous_sgd_whatever_hap
     same_updates(tree, star, ("iteration", "base_version", "staleness", "time", "loss"))
 
 
+@pytest.mark.parametrize(
+    "fault", [name for name, one in FAULTS.items() if one["when"].keys() & {"time", "mean_time"}]
+)
+@pytest.mark.parametrize(
+    ("algorithm", "alike"),
+    [
+        ({"name": "hierarchical"}, {"name": "sync-sgd"}),
+        ({"name": "hierarchical", "server": "asynchronous"}, {"name": "asgd"}),
+    ],
+    ids=["synchronous", "asynchronous"],
+)
+def test_clusters_of_one_device_are_workers_of_several_servers_whatever_happens(
+    algorithm: dict[str, Any], alike: dict[str, Any], fault: str
+) -> None:
+    """A fault at a version strikes when one server has its part, and an aggregator has sent all."""
+    tree, star = (run(one, (1,) * WORKERS, FAULTS[fault], servers=3) for one in (algorithm, alike))
+    assert tree.faults
+    assert tree.system.version == star.system.version == UPDATES
+    assert tree.digest == star.digest
+    assert [one.digest for one in tree.checkpoints] == [one.digest for one in star.checkpoints]
+    of_tree, of_star = (one.rows[one.rows["applied"]] for one in (tree, star))
+    for column in ("server", "iteration", "base_version", "staleness", "time", "loss"):
+        assert of_tree[column].tolist() == of_star[column].tolist()
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_cluster_leads_to_the_bits_of_synchronous_sgd_whatever_happens(fault: str) -> None:
     tree = run({"name": "hierarchical", "wait_for": 4}, (WORKERS,), FAULTS[fault])
@@ -107,7 +133,8 @@ def test_devices_arrive_and_leave_as_without_aggregators(
     same_updates(tree, star, ("iteration", "base_version", "staleness", "time", "loss"))
 
 
-def test_a_cluster_that_is_gone_is_not_waited_for_and_comes_back() -> None:
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_cluster_that_is_gone_is_not_waited_for_and_comes_back(servers: int) -> None:
     """While all devices of the first cluster are away, updates are those of the other one's three."""
     away = {
         "who": {"devices": ["worker-0", "worker-1", "worker-2"]},
@@ -115,9 +142,14 @@ def test_a_cluster_that_is_gone_is_not_waited_for_and_comes_back() -> None:
         "how": "kill",
         "lasting": "1500ms",
     }
-    one = run({"name": "hierarchical"}, (3, 3), away, suspect_after=None)
-    applied, reports = one.rows[one.rows["applied"]], one.rows[~one.rows["applied"]]
+    one = run({"name": "hierarchical"}, (3, 3), away, suspect_after=None, servers=servers)
     assert one.system.version == UPDATES
+    for server in range(servers):
+        _assert_gone_and_back(one.rows[one.rows["server"] == server])
+
+
+def _assert_gone_and_back(rows: Any) -> None:
+    applied, reports = rows[rows["applied"]], rows[~rows["applied"]]
     first = applied["worker"] == WORKERS
     during = (applied["time"] > 1) & (applied["time"] < 2.5)
     assert not (first & during).any()
@@ -144,12 +176,14 @@ def test_a_killed_devices_push_is_late_at_its_aggregator() -> None:
     assert struck.system.version == alone.system.version == UPDATES
 
 
-@examples(max_examples=6, deadline=None)
+@examples(max_examples=8, deadline=None)
 @given(
     st.sampled_from(sorted(ALGORITHMS)),
     st.sampled_from(sorted(NETWORKS)),
     st.sampled_from([(3, 3), (1, 5), (2, 1, 3), (6,)]),
-    st.sampled_from([None, "200ms"]),
+    st.fixed_dictionaries(
+        {"suspect_after": st.sampled_from([None, "200ms"]), "servers": st.integers(1, 3)}
+    ),
     st.lists(
         st.tuples(
             st.sampled_from(["kill", "freeze", "stop-network", "slow"]),
@@ -165,7 +199,7 @@ def test_random_faults_leave_the_ledgers_consistent(
     algorithm: str,
     network: str,
     sizes: tuple[int, ...],
-    suspect_after: str | None,
+    devices: dict[str, Any],
     strikes: list[tuple[str, dict[str, Any], int]],
 ) -> None:
     rules = [
@@ -177,24 +211,26 @@ def test_random_faults_leave_the_ledgers_consistent(
         for how, when, away in strikes
     ]
     options = {"name": "hierarchical", **ALGORITHMS[algorithm]}
-    one = run(options, sizes, *rules, network=network, suspect_after=suspect_after)
+    one = run(options, sizes, *rules, network=network, **devices)
     rows, aggregators = one.rows, one.system.own_summary()["aggregators"]
     applied = rows[rows["applied"]]
     # Devices that are killed all the time by two rules may never end a push of the shared link.
     assert one.system.version == UPDATES or one.system.clock.futile
     assert (np.diff(rows["time"]) >= 0).all()
-    assert applied["iteration"].tolist() == sorted(applied["iteration"].tolist())
+    for server in range(devices["servers"]):
+        made = applied["iteration"][applied["server"] == server].tolist()
+        assert made == sorted(made)
     assert set(rows["worker"].tolist()) <= set(range(WORKERS, WORKERS + len(sizes)))
     # No aggregator pushes twice for a version, and none for a later one before an earlier one.
-    for worker in set(applied["worker"].tolist()):
-        bases = applied["base_version"][applied["worker"] == worker]
-        assert (np.diff(bases) > 0).all()
+    for worker, server in {(row["worker"], row["server"]) for row in applied}:
+        whose = (applied["worker"] == worker) & (applied["server"] == server)
+        assert (np.diff(applied["base_version"][whose]) > 0).all()
     assert one.after["payload_bytes"] >= rows["payload_bytes"].sum()
     for own in aggregators.values():
         assert own["wire_bytes"] > own["message_bytes"] > own["payload_bytes"]
     sent = one.system.over_links()
-    entered = sum(size for (_, receiver), size in sent.items() if receiver == "server")
+    entered = sum(size for (_, receiver), size in sent.items() if is_server(receiver))
     assert entered == one.after["wire_bytes"]
     for name, own in aggregators.items():
         below = {receiver: size for (receiver, by), size in sent.items() if by == name}
-        assert own["wire_bytes"] == sum(size for of, size in below.items() if of != "server")
+        assert own["wire_bytes"] == sum(size for of, size in below.items() if not is_server(of))

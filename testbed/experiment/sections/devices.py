@@ -48,8 +48,9 @@ class DevicesSpec(SparseSection):
     servers: int = Field(
         default=1,
         ge=1,
-        description="Parameter servers; each holds a part of the parameters, and every worker pulls "
-        "all parts and pushes to all servers; default: 1.",
+        description="Parameter servers; each holds a part of the parameters, and every worker (or, "
+        "if there are aggregators, each of these) pulls all parts and pushes to all servers; default: "
+        "1.",
         examples=[4],
     )
     allocation: Allocation = Field(

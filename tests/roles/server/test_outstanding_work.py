@@ -338,3 +338,21 @@ def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:
     for worker in (0, 1):
         vectors.keep(worker, None)
     assert len(vectors) == 0
+
+
+def test_what_an_aggregator_has_sent_is_unread_at_each_server_by_itself() -> None:
+    numbers = Conversations([[2], [0, 1]], workers=1, servers=2)
+    outstanding = OutstandingWork(numbers, 2)
+    for conversation in numbers.of_worker(1):
+        outstanding.sent(conversation, 3)
+        outstanding.arrived(conversation, 3)
+    outstanding.begun(1, [3, 3])
+    assert outstanding.unread(1) == [0, 0]  # it still combines
+    outstanding.told(1, ())
+    assert outstanding.unread(1) == [1, 1]
+    outstanding.received(1)
+    assert outstanding.unread(1) == [0, 1]
+    # A stopped server's part may be used once more, so that it stays.
+    assert [outstanding.needed(conversation) for conversation in numbers.of_worker(1)] == [[3], [3]]
+    outstanding.received(2)
+    assert outstanding.unread(1) == [0, 0]
