@@ -14,8 +14,10 @@ from math import inf
 from typing import Generic, TypeVar, get_args
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock.background_rates import Taking
 from testbed.clock.event_clock import EventClock, TimedDevice
 from testbed.clock.event_queue import FINISHED
+from testbed.clock.traced_line import TracedLine
 from testbed.faults.fault import Fault
 from testbed.faults.slowdown import Pace
 from testbed.messages.fault_changes import FaultChange, Phase
@@ -169,13 +171,44 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
 
     @abstractmethod
     def _change_lines(
-        self, device: int, up: Callable[[float], float], down: Callable[[float], float]
+        self,
+        device: int,
+        up: Callable[[float], float] | None,
+        down: Callable[[float], float] | None,
     ) -> None:
         """Give what is under way on a device's own links its new times.
 
         Args:
-            up, down: functions from old to new times at which it has passed.
+            up, down: functions from old to new times at which it has passed; None: they stay.
         """
+
+    def tell_background(self, device: int) -> None:
+        """Have background traffic follow a device's condition, and messages what it leaves of links."""
+        clock, one = self._clock, self._conditions[device]
+        background = clock.background
+        if background is None:
+            return
+        timed = clock.devices.get(device)
+        links = timed or one.away
+        down = 0.0 if links is None else links.up.down
+        away = inf if one.lost or timed is None else max(one.frozen, down)
+        changed = background.follow(clock.now, device, away, down, one.pace)
+        for other, up in sorted(changed):
+            if clock.transfers is not None:
+                clock.transfers.beside(clock.now, (other, up), background.on((other, up)))
+            else:
+                self._leave_rest(other, background.on((other, up)), up=up)
+
+    def _leave_rest(self, device: int, takings: Sequence[Taking], *, up: bool) -> None:
+        """Leave a line to messages but for what background flows take of it from now on."""
+        there = self._clock.devices.get(device)
+        links = there or self._conditions[device].away
+        line = None if links is None else links.up if up else links.down
+        if not isinstance(line, TracedLine):
+            return  # its device does not come back
+        moved = line.beside(self._clock.now, takings)
+        if there is not None:
+            self._change_lines(device, moved if up else None, None if up else moved)
 
     def slow(self, device: int, strike: int, fault: Fault | None) -> None:
         """Start a fault that slows a device down or, with None, end it; other such faults stay."""

@@ -1,10 +1,10 @@
 """What each device of a run has done until now, by its virtual clock.
 
 Bytes are those that have left one direction of a device's link, all headers included: of a message on
-its way, the part that has left. Messages that take no time under the clock (requests for parameters,
-greetings) and those within a machine are not among them. Servers and aggregators compute while they
-handle messages, if these cost time (``testbed.clock.server_processors``); otherwise there is nothing to
-say of their computing.
+its way, the part that has left; of background traffic, what was sent and what has arrived. Messages
+that take no time under the clock (requests for parameters, greetings) and those within a machine are
+not among them. Servers and aggregators compute while they handle messages, if these cost time
+(``testbed.clock.server_processors``); otherwise there is nothing to say of their computing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from testbed.clock.conversations import Way, conversations
 from testbed.clock.mesh import MeshClock
 from testbed.clock.star import StarClock
+from testbed.device_names import server_index
 from testbed.messages.reports import DevicesUsed
 from testbed.training.settings import Settings
 
@@ -53,7 +54,8 @@ def of_peers(clock: MeshClock, settings: Settings) -> list[DeviceUse]:
                 for way, size in clock.transfers.passed(clock.now).items()
             },
         )
-    return [DeviceUse(clock.computing.at(peer, clock.now), *both[peer]) for peer in peers]
+    uses = [DeviceUse(clock.computing.at(peer, clock.now), *both[peer]) for peer in peers]
+    return _with_background(uses, clock, 0)
 
 
 def of_served(clock: StarClock, settings: Settings) -> list[DeviceUse]:
@@ -92,7 +94,30 @@ def of_served(clock: StarClock, settings: Settings) -> list[DeviceUse]:
             device = place(server)
             computed = clock.processors.used(server, clock.now)
             uses[device] = DeviceUse(computed, *both[device], clock.processors.wait(server))
-    return uses
+    return _with_background(uses, clock, callers)
+
+
+def _with_background(
+    uses: list[DeviceUse], clock: StarClock | MeshClock, servers: int
+) -> list[DeviceUse]:
+    """Return the uses of devices with the bytes of background traffic.
+
+    Args:
+        servers: the place of the first server.
+    """
+    if clock.background is None:
+        return uses
+    found = list(uses)
+    for sender, receiver, sent, received in clock.background.of_devices(clock.now):
+        for number, size, is_sent in ((sender, sent, True), (receiver, received, False)):
+            place = number if number >= 0 else servers + server_index(number)
+            one = found[place]
+            found[place] = (
+                one._replace(sent=one.sent + size)
+                if is_sent
+                else one._replace(received=one.received + size)
+            )
+    return found
 
 
 def _add_up(devices: int, between: Mapping[tuple[int, int], int]) -> list[tuple[int, int]]:
@@ -109,7 +134,8 @@ def report(
 ) -> DevicesUsed:
     """Return the report of what each device has done until now."""
     uses = of_peers(clock, settings) if isinstance(clock, MeshClock) else of_served(clock, settings)
-    return DevicesUsed(clock.now, as_array(uses).tobytes(), at_evaluation)
+    flows = () if clock.background is None else clock.background.at(clock.now)
+    return DevicesUsed(clock.now, as_array(uses).tobytes(), at_evaluation, flows)
 
 
 def as_array(uses: Sequence[DeviceUse]) -> npt.NDArray[np.float64]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock.background import Background
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.transfers import Line
@@ -61,6 +62,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         devices: the devices that compute and are there, by number.
         strikes: None in a run without faults.
         transfers: None in a run whose conversations share no links.
+        background: None in a run without background traffic.
         futile: why no update is to be expected although events are to come; empty as long as one is.
         line_bytes: what has passed the lines of devices that are gone.
     """
@@ -68,7 +70,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
     nothing_follows: str
     """Why nothing happens any more if no event is left, as a half sentence."""
 
-    def __init__(self, transfers: SharedTransfers | None) -> None:
+    def __init__(self, transfers: SharedTransfers | None, background: Background | None) -> None:
         self.now = 0.0
         self.devices: dict[int, Timed] = {}
         self.strikes: ClockFaults | None = None
@@ -77,6 +79,7 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         self.line_bytes = LineBytes()
         self.events = EventQueue()
         self.transfers = transfers
+        self.background = background
 
     @property
     @abstractmethod

@@ -125,6 +125,7 @@ class FaultStrikes(Stateful):
                 conditions.freeze(device, until)
             else:
                 conditions.cut_off(device, until)
+            conditions.tell_background(device)
         if until < inf:
             incarnations = {device: conditions[device].incarnation for device in struck}
             self._agenda.post(until, StrikeEnd(fault, number, incarnations))
@@ -149,5 +150,6 @@ class FaultStrikes(Stateful):
         if fault.kind == "slow":
             for device in still:
                 self._conditions.slow(device, end.number, None)
+                self._conditions.tell_background(device)
         if still:
             self._conditions.tell(fault, "end", still)

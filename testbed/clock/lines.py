@@ -1,35 +1,39 @@
 """The lines of a device, and the delays of its routes, from its run's settings."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
+from testbed.clock.background import Background, OwnLink, usual_rate
 from testbed.clock.conversations import Way
+from testbed.clock.rate_courses import course
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Jitter, Line, jitter
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
 
-OwnLink: TypeAlias = tuple[int, bool]
-"""One direction of a device's own link: the device's number, and True for its uplink."""
 
-
-def lines(settings: Settings, number: int, conversation: int) -> tuple[Line, Line]:
+def lines(
+    settings: Settings, number: int, conversation: int, background: Background | None = None
+) -> tuple[Line, Line]:
     """Make a device's uplink and downlink, both idle, with the delays of its whole route.
 
     Args:
         conversation: its only one, by whose number jitter is drawn; among peers the device's. Where
             messages share links they do not pass these lines, and it may be any one.
     """
-    device = settings.device(number)
-    upwards, downwards = (
-        route_delay(settings, (conversation, up), [(number, up)]) for up in (True, False)
+    up, down = (
+        _line(settings, (number, up), (conversation, up), background) for up in (True, False)
     )
-    up, down = settings.rate_traces(number)
-    return _line(device.uplink, up, *upwards), _line(device.downlink, down, *downwards)
+    return up, down
 
 
-def _line(rate: int | None, trace: RateTrace | None, delay: float, jitter: Jitter | None) -> Line:
-    return Line(rate, delay, jitter) if trace is None else TracedLine(trace, delay, jitter)
+def _line(settings: Settings, own: OwnLink, way: Way, background: Background | None) -> Line:
+    usual, takings = usual_rate(settings, own), () if background is None else background.on(own)
+    delays = route_delay(settings, way, [own])
+    changing = course(usual, takings)
+    if changing is not None:
+        return TracedLine(changing, *delays)
+    assert not isinstance(usual, RateTrace)
+    return Line(usual, *delays)
 
 
 def route_delay(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from testbed.clock.background import Background, background
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.device_conditions import DeviceConditions
 from testbed.clock.event_clock import LATEST, EventClock, TimedDevice
@@ -96,6 +97,7 @@ class Mesh:
         busy: returns the seconds that a peer computes, and those that it then waits, from a moment on;
             called once for each computation, in order.
         transfers: where peers share links, what passes them; the lines are not used then.
+        background: the run's background traffic; None without.
         patience: the seconds for which a peer that is waited for may be silent; None: no limit.
         queue: the rounds whose messages may wait to leave a peer while it computes; inf: any.
     """
@@ -105,19 +107,23 @@ class Mesh:
     busy: Callable[[int, float], tuple[float, float]]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
+    background: Background | None = None
     patience: float | None = None
     queue: float = 1
 
     @classmethod
     def of(cls, settings: Settings, busy: Callable[[int, float], tuple[float, float]]) -> "Mesh":
         neighbours = computation.neighbours(settings)
-        shared = bool(settings.network.route_of)
+        shared, beside = bool(settings.network.route_of), background(settings)
         return cls(
             neighbours,
             computation.computing(settings),
             busy,
-            lambda peer: (Line(None), Line(None)) if shared else lines(settings, peer, peer),
-            SharedTransfers(settings, PeerConversations(neighbours)) if shared else None,
+            lambda peer: (
+                (Line(None), Line(None)) if shared else lines(settings, peer, peer, beside)
+            ),
+            SharedTransfers(settings, PeerConversations(neighbours), beside) if shared else None,
+            beside,
             settings.timing.suspect_after,
             math.inf if settings.send_queue is None else settings.send_queue,
         )
@@ -171,7 +177,7 @@ class MeshClock(EventClock[TimedPeer]):
     nothing_follows = "no peer will take a step any longer"
 
     def __init__(self, service: ExchangeService, stage: MeshStage, mesh: Mesh) -> None:
-        super().__init__(mesh.transfers)
+        super().__init__(mesh.transfers, mesh.background)
         self._service, self._stage, self._mesh = service, stage, mesh
         self.conversations = PeerConversations(mesh.neighbours)
         self.conditions: DeviceConditions[TimedPeer] | None = None

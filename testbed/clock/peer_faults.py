@@ -8,7 +8,7 @@ it. Those that are frozen or cut off for good are lost, and the others go on sen
 from collections.abc import Callable, Sequence
 from math import inf
 
-from testbed.clock import fault_agenda, shared_transfers, usage_counters
+from testbed.clock import background, fault_agenda, rate_courses, shared_transfers, usage_counters
 from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.event_queue import AT_CORE, BACK, BEGIN, FREE, SILENT, TAKEN, WAITED
@@ -20,13 +20,13 @@ from testbed.engine.events import Began, Job, Opened
 from testbed.engine.peer import PeerState
 from testbed.faults.fault import Fault
 from testbed.faults.schedule import Schedule
-from testbed.rate_trace import RateTrace
 from testbed.training.exchange import ExchangeService
 from testbed.training.settings import Settings
 from testbed.training.silence import Silence
 
 STORED: tuple[type, ...] = (
-    *(PeerState, Job, Silence, TimedDevice, Condition, Line, TracedLine, RateTrace),
+    *(PeerState, Job, Silence, TimedDevice, Condition, Line, TracedLine),
+    *(*rate_courses.STORED, *background.STORED),
     *(*shared_transfers.STORED, *usage_counters.STORED, *fault_agenda.STORED),
 )
 """The classes in a clock's state, besides plain values and arrays."""
@@ -123,14 +123,20 @@ class PeerConditions(DeviceConditions[TimedPeer]):
     # -- links
 
     def _change_lines(
-        self, device: int, up: Callable[[float], float], down: Callable[[float], float]
+        self,
+        device: int,
+        up: Callable[[float], float] | None,
+        down: Callable[[float], float] | None,
     ) -> None:
         clock = self._clock
         sent, coming = clock.sent_by(device), clock.sent_to(device)
-        clock.events.move(sent, (AT_CORE,), lambda time, _: max(clock.now, up(time)))
-        clock.events.move(coming, (TAKEN,), lambda time, _: max(clock.now, down(time)))
-        begin = clock.devices[device].free_from(clock.now)
-        clock.events.move({coming[0]}, (BEGIN,), lambda _time, _what: begin)
+        if up is not None:
+            clock.events.move(sent, (AT_CORE,), lambda time, _: max(clock.now, up(time)))
+        if down is not None:
+            clock.events.move(coming, (TAKEN,), lambda time, _: max(clock.now, down(time)))
+        if up is not None:
+            begin = clock.devices[device].free_from(clock.now)
+            clock.events.move({coming[0]}, (BEGIN,), lambda _time, _what: begin)
 
     def _await_link(self, device: int, until: float) -> None:
         self._absorb(device)
@@ -184,6 +190,7 @@ class PeerConditions(DeviceConditions[TimedPeer]):
         clock.devices[peer] = clock.timed(away.up, away.down, role)
         clock.tell(peer, role, Began())
         self.freed(peer)
+        self.tell_background(peer)
 
 
 def mesh_clock(

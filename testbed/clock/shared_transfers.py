@@ -11,25 +11,27 @@ The transfer begins with the bytes of a header. At the moment at which that much
 clock waits for the message, and the transfer gets its real size. No other transfer can end earlier
 because of that, so the order of events stays conservative. (A peer reports what it sends at once.)
 
-Where a device's own link follows a trace, the next change of its rate is known, and counts as an end
-of a transfer: a change comes before what ends at its moment. Links on which nothing is on its way are
-left alone.
+Where the rate of a device's own link changes by itself, as it follows a trace or background flows take
+of it, the next change is known, and counts as an end of a transfer: a change comes before what ends at
+its moment. Links on which nothing is on its way are left alone.
 """
 
 import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
+from testbed.clock.background import Background, OwnLink, usual_rate
+from testbed.clock.background_rates import RestOfRate, Taking
 from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
 from testbed.clock.flows import Flows
-from testbed.clock.lines import OwnLink, route_delay
+from testbed.clock.lines import route_delay
+from testbed.clock.rate_courses import Course, course
 from testbed.clock.transfers import Jitter
 from testbed.network.segments import wire_bytes
-from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER
 
@@ -55,31 +57,30 @@ class Transfer:
 class _OwnLink:
     """One direction of a device's own link, which all of its conversations take.
 
-    ``usual`` and ``limit`` are its rates as planned and by faults; ``step`` is the present one of its
-    trace while there is a flow.
+    ``usual`` and ``limit`` are its rates as planned and by faults, where it has no ``course``; ``at``
+    is the time in seconds up to which that is followed while there is a flow.
     """
 
     number: int
     usual: float
-    trace: RateTrace | None = None
+    course: Course | None = None
     limit: int | None = None
     is_down: bool = False
-    step: int = 0
+    at: float = 0.0
 
     @property
     def rate(self) -> float:
         """The present rate, in bit/s."""
         if self.is_down:
             return 0.0
-        if self.trace is None:
+        if self.course is None:
             return float(self.limit) if self.limit else self.usual
-        traced = float(self.trace.rate(self.step))
-        return min(traced, self.limit) if self.limit else traced
+        return float(self.course.rate(self.at))
 
-    def follow(self, now: float) -> None:
-        """Go to the present step of the trace, if there is one."""
-        if self.trace is not None:
-            self.step = self.trace.step_at(now)
+    @property
+    def next_change(self) -> float:
+        """When the rate changes by itself next, in seconds; infinite if it never does."""
+        return math.inf if self.course is None else self.course.next_change(self.at)
 
 
 @dataclass(slots=True)
@@ -108,28 +109,30 @@ class SharedTransfers(Stateful):
 
     not_saved = frozenset({"_conversations", "_own_of"})
 
-    def __init__(self, settings: Settings, talking: Conversations | PeerConversations) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        talking: Conversations | PeerConversations,
+        background: Background | None = None,
+    ) -> None:
         network = settings.network
         rates = [float(rate) for rate in network.shared_rates]
         shared = list(range(len(rates)))
         self._own_links: dict[OwnLink, _OwnLink] = {}
         self._own_of: dict[Way, list[OwnLink]] = {}
         for device in range(settings.workers + settings.aggregators):
-            told, traces = settings.device(device), settings.rate_traces(device)
-            for up, rate, trace in (
-                (True, told.uplink, traces[0]),
-                (False, told.downlink, traces[1]),
-            ):
+            for one in ((device, True), (device, False)):
+                rate = usual_rate(settings, one)
+                takings = () if background is None else background.on(one)
                 # The link of a machine with a server is in the routes.
-                limit = None if device < network.co_located else rate
-                usual = math.inf if limit is None else float(limit)
-                ways = talking.ways(device, up=up)
+                limit = rate if isinstance(rate, int) and device >= network.co_located else math.inf
+                ways = talking.ways(device, up=one[1])
                 if len(ways) > 1:
                     shared.append(len(rates))
-                self._own_links[device, up] = _OwnLink(len(rates), usual, trace)
+                self._own_links[one] = _OwnLink(len(rates), float(limit), course(rate, takings))
                 for way in ways:
-                    self._own_of.setdefault(way, []).append((device, up))
-                rates.append(usual)
+                    self._own_of.setdefault(way, []).append(one)
+                rates.append(float(limit))
         self._queues: dict[Way, _Queue] = {}
         for way in sorted(self._own_of, key=lambda way: (way[0], not way[1])):
             number, up = way
@@ -147,8 +150,8 @@ class SharedTransfers(Stateful):
         self._of_flow: dict[int, Way] = {}
         # The bytes over each way of the transfers that have ended, or were given up.
         self._passed = dict.fromkeys(self._queues, 0)
-        # When a trace's next step begins, whose it is, and its number; entries may be out of date.
-        self._steps: list[tuple[float, int, bool, int]] = []
+        # When the rate of a link changes by itself, and which; entries may be out of date.
+        self._steps: list[tuple[float, int, bool]] = []
 
     def begin(self, now: float, transfer: Transfer) -> None:
         """Send a message as soon as all earlier ones of its conversation and direction have left."""
@@ -164,8 +167,8 @@ class SharedTransfers(Stateful):
             way = first.conversation, first.up
             for one in self._own_of[way]:
                 own = self._own_links[one]
-                if own.trace is not None:
-                    own.follow(now)
+                if own.course is not None:
+                    own.at = now
                     self._change_own(now, one)
             queue.flow = self._flows.begin(now, queue.route, _bits(size))
             self._of_flow[queue.flow] = way
@@ -183,20 +186,20 @@ class SharedTransfers(Stateful):
         self._flows.change(now, own.number, own.rate, among=self._flows_on(one))
 
     def _await_step(self, one: OwnLink) -> None:
-        """Record when the next step of a link's trace begins, if that matters to a flow."""
+        """Record when the rate of a link changes by itself, if that matters to a flow."""
         own = self._own_links[one]
-        if own.trace is None or own.is_down or not self._flows_on(one):
+        if own.course is None or own.is_down or not self._flows_on(one):
             return
-        begin = own.trace.begin(own.step + 1)
-        if begin < math.inf:
-            heapq.heappush(self._steps, (begin, *one, own.step + 1))
+        change = own.next_change
+        if change < math.inf:
+            heapq.heappush(self._steps, (change, *one))
 
     @property
     def _next_step(self) -> float:
         while self._steps:
-            time, device, up, step = self._steps[0]
+            time, device, up = self._steps[0]
             own = self._own_links[device, up]
-            if step == own.step + 1 and not own.is_down and self._flows_on((device, up)):
+            if time == own.next_change and not own.is_down and self._flows_on((device, up)):
                 return time
             heapq.heappop(self._steps)
         return math.inf
@@ -208,12 +211,12 @@ class SharedTransfers(Stateful):
         return min(self._next_step, math.inf if ending is None else ending[0])
 
     def change_rate(self) -> bool:
-        """Change a rate if that comes next, as its trace has it; return True if one was changed."""
+        """Change a rate if one changes by itself next; return True if one was changed."""
         time, ending = self._next_step, self._flows.next_end()
         if time == math.inf or (ending is not None and ending[0] < time):
             return False
-        _, device, up, step = heapq.heappop(self._steps)
-        self._own_links[device, up].step = step
+        _, device, up = heapq.heappop(self._steps)
+        self._own_links[device, up].at = time
         self._change_own(time, (device, up))
         self._await_step((device, up))
         return True
@@ -333,8 +336,9 @@ class SharedTransfers(Stateful):
         """Change the rates of a device's own link, in bit/s; None restores the usual one."""
         for up, rate in ((True, uplink), (False, downlink)):
             own = self._own_links[device, up]
-            own.limit, own.is_down = rate, is_down
-            own.follow(now)
+            own.limit, own.is_down, own.at = rate, is_down, now
+            if own.course is not None:
+                own.course = own.course.limited(rate)
             self._change_own(now, (device, up))
             self._await_step((device, up))
             for way in self._conversations.ways(device, up=up):
@@ -346,11 +350,21 @@ class SharedTransfers(Stateful):
                     queue.last += (now - queue.held) * (queue.last > queue.held)
                     queue.held = None
 
+    def beside(self, now: float, one: OwnLink, takings: tuple[Taking, ...]) -> None:
+        """Leave the link of a device to messages but for what background flows take from now on."""
+        own = self._own_links[one]
+        if isinstance(own.course, RestOfRate):
+            own.course, own.at = replace(own.course, takings=takings), now
+            self._change_own(now, one)
+            self._await_step(one)
 
-def shared_transfers(settings: Settings) -> SharedTransfers | None:
+
+def shared_transfers(
+    settings: Settings, background: Background | None = None
+) -> SharedTransfers | None:
     """Return a run's transfers between workers and servers if they share links; otherwise None."""
     shares = settings.network.shared_rates or settings.servers > 1
-    return SharedTransfers(settings, conversations(settings)) if shares else None
+    return SharedTransfers(settings, conversations(settings), background) if shares else None
 
 
 def _bits(size: int) -> int:

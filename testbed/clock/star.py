@@ -96,7 +96,7 @@ class StarClock(EventClock[TimedWorker]):
         Args:
             services: one for each server; with several there are transfers.
         """
-        super().__init__(devices.transfers)
+        super().__init__(devices.transfers, devices.background)
         self.conversations = devices.conversations or Conversations.with_all(
             1 + max(devices.workers), len(services)
         )

@@ -7,7 +7,14 @@ from typing import Self
 
 from testbed.algorithms.server_half import Protocol
 from testbed.algorithms.worker_half import Leg
-from testbed.clock import server_processors, shared_transfers, usage_counters
+from testbed.clock import (
+    background,
+    rate_courses,
+    server_processors,
+    shared_transfers,
+    usage_counters,
+)
+from testbed.clock.background import Background
 from testbed.clock.conversations import Conversations, conversations
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.lines import lines
@@ -20,7 +27,6 @@ from testbed.engine.overlapping_worker import OverlappingWorker, worker_of
 from testbed.engine.server import Phase
 from testbed.engine.worker import State, Worker
 from testbed.experiment.sections.timing import CostsSpec
-from testbed.rate_trace import RateTrace
 from testbed.training.gathering import Gathering
 from testbed.training.parameter_service import Pushed
 from testbed.training.settings import Settings
@@ -71,7 +77,8 @@ STORED: tuple[type, ...] = (
     *server_processors.STORED,
     Line,
     TracedLine,
-    RateTrace,
+    *rate_courses.STORED,
+    *background.STORED,
     Silence,
     Leg,
     Arrived,
@@ -91,6 +98,7 @@ class Devices:
         busy: returns the seconds that a worker computes, and those that it then waits, from a moment
             on, for a number of gradients; called once for each computation, in order.
         transfers: where workers share links, what passes them; the lines are not used then.
+        background: the run's background traffic; None without.
         conversations: which worker talks to which server; None: each to all.
         costs: what messages cost the processors of servers; None: nothing.
         co_located: the number of workers, the first ones, that share the processor of a server.
@@ -101,6 +109,7 @@ class Devices:
     busy: Callable[[int, float, int], tuple[float, float]]
     lines: Callable[[int], tuple[Line, Line]]
     transfers: SharedTransfers | None = None
+    background: Background | None = None
     conversations: Conversations | None = None
     costs: CostsSpec | None = None
     co_located: int = 0
@@ -114,13 +123,14 @@ class Devices:
         busy: Callable[[int, float, int], tuple[float, float]],
     ) -> Self:
         """Return the workers of a run with servers, from its settings."""
-        numbers = conversations(settings)
+        numbers, beside = conversations(settings), background.background(settings)
         return cls(
             workers,
             role=lambda one: worker_of(settings, protocol, len(numbers.of_worker(one)), one),
             busy=busy,
-            lines=lambda worker: lines(settings, worker, numbers.of_worker(worker)[0]),
-            transfers=shared_transfers.shared_transfers(settings),
+            lines=lambda worker: lines(settings, worker, numbers.of_worker(worker)[0], beside),
+            transfers=shared_transfers.shared_transfers(settings, beside),
+            background=beside,
             conversations=numbers,
             costs=settings.spec.costs,
             co_located=settings.network.co_located,

@@ -110,7 +110,10 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
             self._clock.events.add(until, FREE, self._clock.conversations.of_worker(device)[0])
 
     def _change_lines(
-        self, device: int, up: Callable[[float], float], down: Callable[[float], float]
+        self,
+        device: int,
+        up: Callable[[float], float] | None,
+        down: Callable[[float], float] | None,
     ) -> None:
         clock, timed = self._clock, self._clock.devices[device]
         conversations = clock.conversations.of_worker(device)
@@ -119,12 +122,14 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
             """Return when a message that was not received yet can have arrived."""
             return time if clock.transfers is not None else timed.up.earliest(sent, HEADER.size)
 
-        clock.events.move(
-            conversations,
-            (SERVED,),
-            lambda time, what: max(clock.now, up(time) if what == EXACT else again(time, what)),
-        )
-        clock.events.move(conversations, (TAKEN,), lambda time, _: max(clock.now, down(time)))
+        if up is not None:
+            clock.events.move(
+                conversations,
+                (SERVED,),
+                lambda time, what: max(clock.now, up(time) if what == EXACT else again(time, what)),
+            )
+        if down is not None:
+            clock.events.move(conversations, (TAKEN,), lambda time, _: max(clock.now, down(time)))
         clock.announce_room(device, timed)
 
     def lose(self, device: int, fault: Fault) -> None:
@@ -195,6 +200,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         clock.serving.join(device, sizes)
         clock.come_back(device, self._begun.pop(device) + 1, timed.up, timed.down)
         self.freed(device)
+        self.tell_background(device)
         clock.serving.take_questions()
         return None
 

@@ -13,20 +13,13 @@ _KEY = "traffic_between"
 
 
 def of_traffic_between(contents: AnyContents, devices: Sequence[str]) -> list[Conflict]:
-    """Return the conflicts of the flows with the clock and the devices.
+    """Return the conflicts of the flows with the devices.
 
     Args:
         devices: the names of the devices that may send and receive.
     """
     if not contents.traffic_between:
         return []
-    if contents.clock != "wall" or contents.engine != "emulation":
-        what = "a simulation" if contents.engine == "simulation" else "the virtual clock"
-        text = (
-            f"{what} has no background traffic yet: take it out, or use `engine: emulation` and "
-            "`clock: wall`"
-        )
-        return [((_KEY,), text)]
     if len(contents.traffic_between) > MOST_FLOWS:
         count = len(contents.traffic_between)
         return [((_KEY,), f"there are {count:,} flows, and at most {MOST_FLOWS:,} can be")]

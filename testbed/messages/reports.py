@@ -157,12 +157,14 @@ class DevicesUsed:
     """What each device has done until ``run_time``, by the virtual clock.
 
     ``raw`` holds the rows of ``testbed.clock.device_use.as_array``; ``at_evaluation`` is True if a
-    version is to be evaluated at that time.
+    version is to be evaluated at that time. ``background`` has the bytes of each background flow that
+    were sent, and that have arrived.
     """
 
     run_time: float
     raw: bytes
     at_evaluation: bool = False
+    background: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,19 +90,37 @@ def times(flow: BackgroundFlow, draw: np.random.Generator) -> Iterator[float]:
         yield (first + number) * interval
 
 
-def _in_periods(flow: BackgroundFlow, draw: np.random.Generator) -> Iterator[float]:
-    """Yield the same under ``on-off``; whether it begins in a period or in a pause is drawn."""
+def on_periods(
+    flow: BackgroundFlow, draw: np.random.Generator
+) -> tuple[float, Iterator[tuple[float, float]]]:
+    """Draw when a flow is on under ``on-off``; whether it begins in a period or in a pause is drawn.
+
+    Returns:
+        When its first datagram is due, counted in time that is on, and the begin and the length of each
+        period, without end; all in seconds.
+    """
     begun = 0.0
     if draw.random() * (flow.on + flow.off) >= flow.on:
         begun = draw.exponential(flow.off)
-    due = draw.random() * flow.interval  # in time that is on
-    while True:
-        length = draw.exponential(flow.on)
+    due = draw.random() * flow.interval
+
+    def periods(begun: float) -> Iterator[tuple[float, float]]:
+        while True:
+            length = draw.exponential(flow.on)
+            yield begun, length
+            begun += length + draw.exponential(flow.off)
+
+    return due, periods(begun)
+
+
+def _in_periods(flow: BackgroundFlow, draw: np.random.Generator) -> Iterator[float]:
+    """Yield when datagrams are due under ``on-off``."""
+    due, periods = on_periods(flow, draw)
+    for begun, length in periods:
         while due < length:
             yield begun + due
             due += flow.interval
         due -= length
-        begun += length + draw.exponential(flow.off)
 
 
 class Sender:

@@ -206,6 +206,9 @@ class RoleReports:
         used = device_use.from_array(np.frombuffer(report.raw).reshape(-1, device_use.COLUMNS))
         found = utilisation.by_clock(self._plan, report.run_time, used)
         self._records.used = self._records.meter.metered(found)
+        if report.background:
+            sent, received = zip(*report.background, strict=True)
+            self._records.background.take(received, sent)
         if report.at_evaluation:
             self._records.log.take(energy.used(self._records.used, report.run_time))
 

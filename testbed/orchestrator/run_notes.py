@@ -21,11 +21,11 @@ from testbed.messages.agent_reports import (
     RunFailed,
     WarningRaised,
 )
-from testbed.network.background import BackgroundFlow
 from testbed.network.building import DEVICE_INTERFACE
 from testbed.network.topology import Direction
 from testbed.planning.plans import AnyPlan
 from testbed.runs import link_bytes, link_records
+from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.ending import EndError, explain
 from testbed.runs.link_bytes import LinkCounts
 from testbed.runs.outcome import RunOutcome
@@ -38,53 +38,6 @@ from testbed.telemetry.run_log import RunLog
 from testbed.telemetry.update_rows import LINK
 
 P = TypeVar("P", Progress, ProgramProgress)
-
-
-class BackgroundBytes:
-    """The bytes, as frames, that background flows have sent and that have arrived of them."""
-
-    def __init__(self, flows: Sequence[BackgroundFlow]) -> None:
-        self._flows = flows
-        self._received: list[int | None] = [None] * len(flows)
-        self._sent: list[int | None] = [None] * len(flows)
-
-    def take(
-        self,
-        received: Sequence[int | None] | None,
-        sent: Sequence[int | None] | None = None,
-    ) -> None:
-        """Take in the bytes of each flow so far, as one host has counted them; None: not known."""
-        for known, new in ((self._received, received), (self._sent, sent)):
-            for number, size in enumerate(new or ()):
-                if size is not None:
-                    known[number] = size
-
-    def into(self, device: str) -> dict[str, int] | None:
-        """Return what has arrived at a device, by its sender; None if the run has no flows."""
-        if not self._flows:
-            return None
-        found: dict[str, int] = {}
-        for flow, size in zip(self._flows, self._received, strict=True):
-            if flow.receiver == device:
-                found[flow.sender] = found.get(flow.sender, 0) + (size or 0)
-        return found
-
-    def summary(self) -> dict[str, Any]:
-        """Return the entry of ``summary.json``; nothing without flows."""
-        if not self._flows:
-            return {}
-        flows = zip(self._flows, self._sent, self._received, strict=True)
-        return {
-            "background": [
-                {
-                    "from": flow.sender,
-                    "to": flow.receiver,
-                    "sent_bytes": sent_bytes,
-                    "received_bytes": received_bytes,
-                }
-                for flow, sent_bytes, received_bytes in flows
-            ]
-        }
 
 
 class SampledLinks:
@@ -154,7 +107,9 @@ class RunNotes(Generic[P]):
         self._planned, self._plan, self._command_began = planned, planned.plan, planned.began
         self.log, self.outcome = log, outcome
         self.processes_log = planned.directory / "processes.log"
-        self.background = BackgroundBytes(planned.plan.background)
+        self.background = BackgroundBytes(
+            planned.plan.background, is_counted=planned.plan.spec.clock == "wall"
+        )
         self.over_links: dict[Direction, LinkCounts] = {}
         self.links = SampledLinks(planned.plan, log, sampled)
         self.handlers: Mapping[type, Callable[[Any], None]] = {

@@ -46,6 +46,6 @@ def links(plan: AnyPlan, directory: Path) -> PlannedLinks:
         "links": [asdict(link) for link in plan.links],
         "probe": [asdict(link) for link in probed_links.sample(plan)],
     }
-    if plan.background:
+    if plan.background and plan.spec.clock == "wall":
         found["background"] = background_flows.for_agent(plan.spec, plan.background)
     return found

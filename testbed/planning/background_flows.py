@@ -1,11 +1,16 @@
 """The background traffic of a run: the experiment file's flows between the run's own devices."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 
+from testbed.clock.background import background
+from testbed.clock.background_rates import always
+from testbed.device_names import worker_name
+from testbed.errors import SpecError
 from testbed.experiment.load import AnySpec
 from testbed.messages.planned_nodes import PlannedBackground
 from testbed.network.background import BackgroundFlow
+from testbed.rate_trace import RateTrace
+from testbed.training.settings import Settings
 from testbed.units import format_duration, format_rate
 
 _SHOWN = 10
@@ -14,18 +19,32 @@ FILES_PER_FLOW = 2
 """Descriptors that a flow takes: a socket that sends, and one that counts."""
 
 
-def flows_of(
-    spec: AnySpec, name: Callable[[str], str] = lambda device: device
-) -> tuple[BackgroundFlow, ...]:
-    """Return the flows of a run.
+def check(settings: Settings) -> None:
+    """Check that flows leave something of each device's link, where it is computed what they take.
 
-    Args:
-        name: returns the run's name of a device that the file names.
+    Raises:
+        SpecError: flows that are on all the time want as much as the link has, or more.
     """
-    return tuple(
-        BackgroundFlow(name(one.from_), name(one.to), one.rate, one.size, one.law, **one.pauses)
-        for one in spec.traffic_between
-    )
+    found = background(settings)
+    if found is None:
+        return
+    for (number, up), usual in found.links:
+        if usual is None:
+            continue
+        most = max(usual.rates) if isinstance(usual, RateTrace) else usual
+        wanted = always(found.on((number, up)))
+        if wanted >= most:
+            raise SpecError(
+                f"traffic_between: flows without pauses take {format_rate(wanted)} of the "
+                f"{'uplink' if up else 'downlink'} of {worker_name(number)}, which has "
+                f"{format_rate(most)}, and messages would get nothing: lower their rates, or give the "
+                "link a higher one"
+            )
+    if settings.network.shared_rates:
+        raise SpecError(
+            "traffic_between: under the virtual clock no background traffic passes links that devices "
+            "share yet: take it out, or use `clock: wall`"
+        )
 
 
 def for_agent(spec: AnySpec, flows: tuple[BackgroundFlow, ...]) -> PlannedBackground:

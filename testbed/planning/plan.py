@@ -19,6 +19,7 @@ from testbed.device_names import (
     worker_name,
 )
 from testbed.errors import SpecError, TestbedError
+from testbed.experiment.background_flows import flows_of
 from testbed.experiment.power_figures import power_of
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
@@ -119,7 +120,7 @@ class Plan:
         """The flows of background traffic."""
         workers = dict(enumerate(self.workers))
         peers = {} if self.served else {worker_name(i): name for i, name in workers.items()}
-        return background_flows.flows_of(self.spec, lambda device: peers.get(device, device))
+        return flows_of(self.spec.traffic_between, lambda device: peers.get(device, device))
 
     @property
     def served(self) -> bool:
@@ -220,7 +221,8 @@ class Plan:
         devices = self.spec.devices
         alone = devices.runtime == "docker" and devices.launched == "image"
         each = capacity.FILES_PER_STARTED_DEVICE if alone else capacity.FILES_PER_DEVICE
-        of_flows = background_flows.FILES_PER_FLOW * len(self.background)
+        is_sent = self.spec.clock == "wall"
+        of_flows = background_flows.FILES_PER_FLOW * len(self.background) * is_sent
         return capacity.FILES_PER_RUN + each * len(self.links) + of_flows
 
 
@@ -249,7 +251,8 @@ def plan(spec: Spec) -> list[Plan]:
 
     Raises:
         SpecError: there are more workers than links in the address plan, more conversations over a
-            shared link than queues, or a trace of faults cannot be used.
+            shared link than queues, background traffic leaves nothing of a link, or a trace of faults
+            cannot be used.
     """
     most = MOST_LINKS - 1 - spec.devices.servers - len(spec.network.clusters)
     if spec.engine == "emulation" and spec.devices.workers > most:
@@ -259,6 +262,8 @@ def plan(spec: Spec) -> list[Plan]:
         )
     plans = [_plan_one(run, label) for label, run in spec.runs().items()]
     for one in plans:
+        if spec.clock == "virtual":
+            background_flows.check(one.settings)
         if spec.engine == "emulation" and len(one.links) > MOST_LINKS:
             raise SpecError(
                 f"network: the run has {len(one.links):,} links, and the address plan {MOST_LINKS:,}: "

@@ -13,6 +13,7 @@ from testbed.containers.image import default_image
 from testbed.containers.program_containers import HOME_INSIDE
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
+from testbed.experiment.background_flows import flows_of
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.faults import OfClass
@@ -147,7 +148,7 @@ class ProgramPlan:
     @property
     def background(self) -> tuple[BackgroundFlow, ...]:
         """The flows of background traffic."""
-        return background_flows.flows_of(self.spec)
+        return flows_of(self.spec.traffic_between)
 
     def address(self, device: str) -> str:
         """Return the address of a device."""

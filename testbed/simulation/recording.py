@@ -19,6 +19,7 @@ from testbed.metrics.live import LiveRun
 from testbed.planning.plan import Plan
 from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy
+from testbed.runs.background_bytes import BackgroundBytes
 from testbed.runs.deduplication import Deduplication, Repetition
 from testbed.runs.energy import EnergyMeter
 from testbed.runs.outcome import RunOutcome, goes_on_with, manifest
@@ -42,6 +43,7 @@ class Recording:
     Attributes:
         system: the system that is simulated; to be set before anything happens in it.
         ingress: the ledger at the last evaluation.
+        background: the bytes of background traffic when ``use`` was called last.
     """
 
     system: System
@@ -65,6 +67,7 @@ class Recording:
         counts = resumption.counts if resumption else {}
         self.outcome = RunOutcome()
         self.meter = EnergyMeter(plan)
+        self.background = BackgroundBytes(plan.background, is_counted=False)
         self._plan = plan
         self.log = planned.open_log(manifest(plan), self.outcome, self.meter)
         record_images(plan, planned.directory)
@@ -194,7 +197,11 @@ class Recording:
         self.log.take(EvaluationMade(row))
 
     def use(self) -> list[DeviceUtilisation]:
-        """Return how busy devices were until now, with their energies."""
+        """Return how busy devices were until now, with their energies; take what flows have sent."""
+        clock = self.system.clock
+        if clock.background is not None:
+            sent, received = zip(*clock.background.at(clock.now), strict=True)
+            self.background.take(received, sent)
         found = by_clock(self._plan, self.system.clock.now, self.system.device_use())
         return self.meter.metered(found)
 

@@ -276,6 +276,7 @@ class SimulatedRun:
                 "differences": [],
                 "modelled": True,
             }
+            summary |= recording.background.summary()
             if outcome.parameters_sha256:
                 summary |= self._system.own_summary()
             if self._used:

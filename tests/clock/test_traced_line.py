@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.clock.rate_courses import LimitedTrace
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Jitter, Line
 from testbed.network.segments import wire_bytes
@@ -23,7 +24,7 @@ def bits(size: int) -> int:
 
 
 def test_a_message_takes_the_bits_of_each_step() -> None:
-    line = TracedLine(RateTrace.of([0, 1, 2], [8000, 0, 16_000], 3), DELAY)
+    line = TracedLine(LimitedTrace.of(RateTrace.of([0, 1, 2], [8000, 0, 16_000], 3)), DELAY)
     size = 1900
     # 8,000 bits in the first second, none in the next one, the rest at twice the rate.
     assert line.send(0.0, size) == pytest.approx(2 + (bits(size) - 8000) / 16_000 + DELAY)
@@ -34,13 +35,16 @@ def test_a_message_takes_the_bits_of_each_step() -> None:
 
 def test_many_periods_are_passed_at_once() -> None:
     trace = RateTrace.of([0, 1], [1000, 0], 2)
-    line = TracedLine(trace)
+    line = TracedLine(LimitedTrace.of(trace))
     size = 10**9
     assert line.earliest(0.0, size) == pytest.approx(2 * bits(size) / 1000, rel=1e-6)
 
 
 def test_a_constant_trace_is_a_line() -> None:
-    traced, plain = TracedLine(RateTrace.of([0], [20_000], None), DELAY), Line(20_000, DELAY)
+    traced, plain = (
+        TracedLine(LimitedTrace.of(RateTrace.of([0], [20_000], None)), DELAY),
+        Line(20_000, DELAY),
+    )
     for now, size in ((0.0, 100), (0.01, 3000), (5.0, 0)):
         assert traced.send(now, size) == pytest.approx(plain.send(now, size))
 
@@ -78,7 +82,7 @@ def test_changes_and_outages_move_what_is_under_way(
     lasting: float,
 ) -> None:
     trace = made(steps, repeats=True)
-    line = TracedLine(trace, DELAY)
+    line = TracedLine(LimitedTrace.of(trace), DELAY)
     arrival = line.send(0.0, size)
     if arrival > change[0]:
         arrival = line.change(*change)(arrival)
@@ -95,7 +99,7 @@ def test_changes_and_outages_move_what_is_under_way(
 
 
 def test_a_message_overtakes_none_that_was_moved() -> None:
-    line = TracedLine(RateTrace.of([0, 1], [3000, 7000], 2), DELAY)
+    line = TracedLine(LimitedTrace.of(RateTrace.of([0, 1], [3000, 7000], 2)), DELAY)
     first = line.send(0.0, 1000)
     moved = line.hold(0.5, 1.7)(first)
     assert line.send(0.6, 1) > moved > first
@@ -122,7 +126,10 @@ def test_with_jitter_messages_stay_in_order_and_hold_up_nothing(
     steps: list[tuple[float, int]], happen: list[tuple[float, tuple[str, int | None]]]
 ) -> None:
     trace = made(steps, repeats=True)
-    line, usual = TracedLine(trace, DELAY, Jitter(1, 0, "up", [0.1])), TracedLine(trace, DELAY)
+    line, usual = (
+        TracedLine(LimitedTrace.of(trace), DELAY, Jitter(1, 0, "up", [0.1])),
+        TracedLine(LimitedTrace.of(trace), DELAY),
+    )
     arrivals: list[float] = []
     now = 0.0
     for gap, (what, value) in happen:
@@ -148,7 +155,7 @@ def test_with_jitter_messages_stay_in_order_and_hold_up_nothing(
 
 def test_a_constant_trace_with_jitter_is_a_line_with_it() -> None:
     trace = RateTrace.of([0], [20_000], None)
-    traced = TracedLine(trace, DELAY, Jitter(1, 0, "up", [0.1]))
+    traced = TracedLine(LimitedTrace.of(trace), DELAY, Jitter(1, 0, "up", [0.1]))
     plain = Line(20_000, DELAY, Jitter(1, 0, "up", [0.1]))
     both = []
     for one in (traced, plain):

@@ -3,6 +3,7 @@
 import pytest
 
 from testbed.clock.flows import Flows
+from testbed.clock.rate_courses import LimitedTrace
 from testbed.clock.traced_line import TracedLine
 from testbed.clock.transfers import Line
 from testbed.clock.usage_counters import ComputingTime, LineBytes
@@ -57,7 +58,7 @@ def test_bytes_have_left_a_line_as_its_rate_lets_them() -> None:
 
 def test_bytes_have_left_a_line_that_follows_a_trace() -> None:
     size = wire_bytes(SIZE)
-    line = TracedLine(RateTrace((0.0, 1.0), (8 * size, 4 * size)))
+    line = TracedLine(LimitedTrace.of(RateTrace((0.0, 1.0), (8 * size, 4 * size))))
     line.send(0.0, SIZE)
     line.send(0.0, SIZE)
     assert [line.left(now) for now in (0.5, 1.0, 2.0, 3.0)] == [

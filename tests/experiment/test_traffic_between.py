@@ -8,6 +8,7 @@ import yaml
 
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load, load_any, load_any_resolved
+from testbed.planning import agent_network
 from testbed.planning.plan import plan
 from testbed.planning.plans import plans_of
 
@@ -97,16 +98,6 @@ def test_a_flow_has_a_share_of_its_own_of_links_that_devices_share(tmp_path: Pat
         (ALGORITHM, {"size": 1473}, "0.size: must be at least 1 and at most 1472 bytes"),
         (ALGORITHM, {"rate": "2"}, "0.rate: '2' is not a possible rate"),
         (
-            ALGORITHM | TIMED | {"clock": "virtual"},
-            {},
-            "the virtual clock has no background traffic",
-        ),
-        (
-            ALGORITHM | TIMED | {"engine": "simulation"},
-            {},
-            "a simulation has no background traffic",
-        ),
-        (
             ALGORITHM | {"algorithms": ["all-to-all"]},
             {"to": "server"},
             "'all-to-all' has no server",
@@ -131,3 +122,32 @@ def test_what_is_wrong_with_a_flow_is_said_in_a_sentence(
 def test_there_are_not_too_many_flows(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there are 1,001 flows, and at most 1,000 can be"):
         load_any(written(tmp_path, ALGORITHM | {"traffic_between": [FLOW] * 1001}))
+
+
+SIMULATED = ALGORITHM | TIMED | {"engine": "simulation"}
+
+
+def test_flows_that_leave_nothing_of_a_link_are_refused_where_messages_are_computed(
+    tmp_path: Path,
+) -> None:
+    link = {"network": {"uplink": "3mbit", "downlink": "5mbit"}}
+    steady, pausing = FLOW | {"law": "poisson"}, ON_OFF | {"rate": "9mbit"}
+    spec = load(written(tmp_path, SIMULATED | link | {"traffic_between": [steady, pausing]}))
+    assert len(plan(spec)[0].background) == 2
+    flows = [steady, FLOW | {"rate": "1mbit", "to": "server"}]
+    spec = load(written(tmp_path, SIMULATED | link | {"traffic_between": flows}))
+    with pytest.raises(SpecError) as error:
+        plan(spec)
+    assert str(error.value) == (
+        "traffic_between: flows without pauses take 3mbit of the uplink of worker-1, which has "
+        "3mbit, and messages would get nothing: lower their rates, or give the link a higher one"
+    )
+    plan(load(written(tmp_path, ALGORITHM | link | {"traffic_between": flows})))  # the wall clock
+
+
+def test_a_run_whose_clock_computes_its_flows_sends_none(tmp_path: Path) -> None:
+    virtual = ALGORITHM | TIMED | {"traffic_between": [FLOW]}
+    for clock, is_sent in (("wall", True), ("virtual", False)):
+        (planned,) = plan(load(written(tmp_path, virtual | {"clock": clock})))
+        assert planned.background
+        assert ("background" in agent_network.links(planned, tmp_path)) is is_sent

@@ -56,6 +56,27 @@ FAULTS = [
     {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},
     {"when": {"iteration": 20}, "how": {"kind": "slow", "factor": 3}, "lasting": "300ms"},
 ]
+SLOW_LINK = {"when": {"time": "500ms"}, "how": {"kind": "slow", "uplink": "1mbit"}, "lasting": "1s"}
+FLOWS = [
+    {"from": "server", "to": "worker-2", "rate": "2mbit", "law": "poisson"},
+    {"from": "worker-1", "to": "worker-2", "rate": "900kbit"},
+    {
+        "from": "worker-1",
+        "to": "worker-4",
+        "rate": "1.5mbit",
+        "law": "on-off",
+        "on": "40ms",
+        "off": "70ms",
+    },
+    {
+        "from": "worker-3",
+        "to": "worker-2",
+        "rate": "3mbit",
+        "law": "on-off",
+        "on": "20ms",
+        "off": "30ms",
+    },
+]
 AMONG_PEERS = {key: part for key, part in SHARED.items() if key != "server"}
 OTHERS = {"devices": [f"worker-{i}" for i in range(1, 5)]}
 PEER_FAULTS = [
@@ -151,6 +172,31 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "algorithms": [{"name": "adacomp", "ratio": 0.05}],
         "network": SHARED | {"delay": "30ms", "jitter": "30ms"},
         "faults": FAULTS,
+    },
+    "background traffic, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHAPED,
+        "traffic_between": FLOWS,
+        "faults": [*FAULTS, SLOW_LINK],
+    },
+    "background traffic beside a trace, pushed every version": {
+        "algorithms": [SYNCHRONOUS | {"protocol": "push-and-wait"}],
+        "network": TRACED | {key: JITTERED[key] for key in ("delay", "jitter")},
+        "traffic_between": FLOWS,
+        "faults": [FAULTS[0], FAULTS[2]],
+    },
+    "background traffic, servers, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "devices": {"workers": 5, "servers": 2, "suspect_after": "2s"},
+        "network": SHAPED,
+        "traffic_between": FLOWS[1:],
+        "faults": [*FAULTS, SLOW_LINK],
+    },
+    "background traffic among peers, faults": {
+        "algorithms": [{"name": "ako", "partitions": 2}],
+        "network": SHAPED,
+        "traffic_between": FLOWS[1:],
+        "faults": PEER_FAULTS,
     },
     "some for good": {
         "algorithms": [SYNCHRONOUS | {"wait_for": 5, "protocol": "push-and-wait"}],
