@@ -1,14 +1,15 @@
 """The background traffic of a run under the virtual clock: which flows take what of which links.
 
 On the link of a worker or peer a flow takes its rate, and messages get the rest
-(``testbed.clock.background_rates``): on its sender's uplink and on its receiver's downlink. It stops
-while its sender is frozen, killed, not there or cut off, and goes on with its schedule then. What
-flows have sent and what of it has arrived is computed from that, too. Where they want more than a link
-has, each passes with its part, and what is left of them takes nothing of the links after it, but of its
-receiver's.
+(``testbed.clock.background_rates``): on its sender's uplink and on its receiver's downlink, and of the
+latter as much where links before it have passed less. On links that devices share, flows of one pair
+of devices are a *bundle*, which has its share (``testbed.clock.shared_transfers``). A flow stops while
+its sender is frozen, killed, not there or cut off, and goes on with its schedule then. What flows have
+sent and what of it has arrived is computed from that, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
@@ -45,12 +46,13 @@ class Background(Stateful):
             for place, one in enumerate(flows)
         ]
         self._on: dict[OwnLink, list[int]] = {}
-        """The places of the flows on each link; servers have none of their own."""
+        """The places of the flows that each device sends, or receives."""
         for place, (sender, receiver) in enumerate(self._ends):
             for own in ((sender, True), (receiver, False)):
-                if own[0] >= 0:
-                    self._on.setdefault(own, []).append(place)
-        self._usual = {own: usual_rate(settings, own) for own in self._on}
+                self._on.setdefault(own, []).append(place)
+        # Servers have no links of their own, and of a machine with a server the link is shared.
+        first = settings.network.co_located
+        self._usual = {own: usual_rate(settings, own) for own in self._on if own[0] >= first}
         self._paces: dict[int, Pace] = {}
         self._down: dict[int, float] = {}
         """The times until which devices' links are down."""
@@ -64,7 +66,30 @@ class Background(Stateful):
 
     def on(self, own: OwnLink) -> tuple[Taking, ...]:
         """Return what flows take of a direction of a device's link, in their order."""
-        return tuple(self._takings[place] for place in self._on.get(own, ()))
+        places = self._on[own] if own in self._usual else ()
+        return tuple(self._takings[place] for place in places)
+
+    def bundles(
+        self, routes: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[tuple[int, int], list[int]]]:
+        """Yield the pairs of devices of flows over shared links, with the flows' places.
+
+        Args:
+            routes: the shared links that each flow passes.
+        """
+        found: dict[tuple[int, int], list[int]] = {}
+        for place, route in enumerate(routes):
+            if route:
+                found.setdefault(self._ends[place], []).append(place)
+        yield from found.items()
+
+    def entering(self, places: Sequence[int], time: float) -> tuple[float, float]:
+        """Return the rate at which flows of one sender leave its link, and when that changes next."""
+        sender, _ = self._ends[places[0]]
+        up, takings = self._rest((sender, True)), [self._takings[place] for place in places]
+        rate = sum(one.rate(time) for one in takings) * (up.share(time) if up else 1.0)
+        changes = [one.next_change(time) for one in takings]
+        return rate, min([*changes, up.next_change(time)] if up else changes)
 
     # -- what faults change
 
@@ -80,7 +105,8 @@ class Background(Stateful):
         """
         if not ((device, True) in self._on or (device, False) in self._on):
             return set()
-        self._counts = [(now, *self._count(place, now)) for place in range(len(self._counts))]
+        for place in range(len(self._counts)):
+            self.count([place], now, 1.0)
         self._paces[device], self._down[device] = pace, down
         changed: set[OwnLink] = set()
         for place in self._on.get((device, True), ()):
@@ -88,45 +114,63 @@ class Background(Stateful):
             if (other := taking.without_sender(now, away)) != taking:
                 self._takings[place] = other
                 changed |= {(device, True), (self._ends[place][1], False)}
-        return changed & self._on.keys()
+        return changed & self._usual.keys()
 
     # -- what was sent
 
-    def at(self, now: float) -> list[tuple[int, int]]:
-        """Return the bytes on the wire of each flow that were sent until now, and that have arrived."""
-        counts = (self._count(place, now) for place in range(len(self._counts)))
-        return [(round(sent / 8), round(arrived / 8)) for sent, arrived in counts]
+    def at(
+        self, now: float, parts: Mapping[int, float] = MappingProxyType({})
+    ) -> list[tuple[int, int]]:
+        """Return the bytes on the wire of each flow that were sent until now, and that have arrived.
 
-    def of_devices(self, now: float) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the sender and the receiver of each flow, by number, and its bytes as ``at`` does."""
-        for (sender, receiver), both in zip(self._ends, self.at(now), strict=True):
-            yield sender, receiver, *both
-
-    def _count(self, place: int, now: float) -> tuple[float, float]:
-        """Return the bits of a flow that were sent until now, and that have arrived.
-
-        What is kept is counted up to a change of a rate, so that no sum depends on who asks when.
+        Args:
+            parts: the part of what left its sender's link that links which devices share have passed
+                since ``count``, for the places of flows over such links.
         """
+        counts = []
+        for place in range(len(self._counts)):
+            if place in parts:
+                _, sent, arrived = self._counted(place, now, parts[place])[-1]
+            else:
+                # Kept up to a change of a rate, so that no sum depends on who asks when.
+                *before, (_, sent, arrived) = self._counted(place, now, 1.0)
+                self._counts[place] = before[-1] if before else self._counts[place]
+            counts.append((round(sent / 8), round(arrived / 8)))
+        return counts
+
+    def count(self, places: Sequence[int], now: float, part: float) -> None:
+        """Count what flows have sent, and the part of it that shared links have passed."""
+        for place in places:
+            self._counts[place] = self._counted(place, now, part)[-1]
+
+    @property
+    def ends(self) -> Sequence[tuple[int, int]]:
+        """The sender and the receiver of each flow, by number."""
+        return self._ends
+
+    def _counted(self, place: int, now: float, part: float) -> list[tuple[float, float, float]]:
+        """Return the counts of a flow at each change of a rate since they were kept, and now."""
         (sender, receiver), taking = self._ends[place], self._takings[place]
         up, down = self._rest((sender, True)), self._rest((receiver, False))
         opened = self._down.get(receiver, 0.0)
         at, sent, arrived = self._counts[place]
+        found = [] if at < now else [(now, sent, arrived)]
         while at < now:
-            self._counts[place] = at, sent, arrived
             rests = [one.next_change(at) for one in (up, down) if one]
             end = min(now, taking.next_change(at), *rests, opened if at < opened else now)
             passed = taking.rate(at) * (end - at) * (up.share(at) if up else 1.0)
             sent += passed
             if at >= opened:
-                arrived += passed * (down.share(at) if down else 1.0)
+                arrived += passed * (down.share(at) if down else 1.0) * part
             at = end
-        return sent, arrived
+            found.append((at, sent, arrived))
+        return found
 
     def _rest(self, own: OwnLink) -> RestOfRate | None:
-        """Return the rate of a device's link besides what flows take; None of a server's."""
-        number, up = own
-        if number < 0:
+        """Return the rate of a device's link besides what flows take; None if it has none."""
+        if own not in self._usual:
             return None
+        number, up = own
         pace = self._paces.get(number)
         limit = None if pace is None else pace.uplink if up else pace.downlink
         return RestOfRate(self._usual[own], self.on(own), limit)

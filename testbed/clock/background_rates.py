@@ -122,12 +122,12 @@ class RestOfRate:
     def rate(self, time: float) -> float:
         """Return what is left for messages."""
         whole = self.whole(time)
-        return whole - _taken(whole, self._wanted(time)) if whole < inf else inf
+        return whole - taken(whole, self._wanted(time)) if whole < inf else inf
 
     def share(self, time: float) -> float:
         """Return the part that passes of what flows want to send."""
         wanted = self._wanted(time)
-        return _taken(self.whole(time), wanted) / wanted if wanted else 1.0
+        return taken(self.whole(time), wanted) / wanted if wanted else 1.0
 
     def _wanted(self, time: float) -> int:
         return sum(one.rate(time) for one in self.takings)
@@ -168,6 +168,6 @@ def always(takings: Sequence[Taking]) -> int:
     return sum(one.flow_rate for one in takings if one.periods is None)
 
 
-def _taken(whole: float, wanted: float) -> float:
-    """Return what flows get of a link that has so much, in bit/s."""
+def taken(whole: float, wanted: float) -> float:
+    """Return what flows get that do not yield of a rate that they share with messages, in bit/s."""
     return min(wanted, whole * (1 - LEAST)) if whole < inf else wanted

@@ -192,12 +192,16 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         links = timed or one.away
         down = 0.0 if links is None else links.up.down
         away = inf if one.lost or timed is None else max(one.frozen, down)
+        if clock.transfers is not None:  # up to now it was as it was
+            clock.transfers.follow_background(clock.now)
         changed = background.follow(clock.now, device, away, down, one.pace)
         for other, up in sorted(changed):
             if clock.transfers is not None:
                 clock.transfers.beside(clock.now, (other, up), background.on((other, up)))
             else:
                 self._leave_rest(other, background.on((other, up)), up=up)
+        if clock.transfers is not None:
+            clock.transfers.follow_background(clock.now)
 
     def _leave_rest(self, device: int, takings: Sequence[Taking], *, up: bool) -> None:
         """Leave a line to messages but for what background flows take of it from now on."""

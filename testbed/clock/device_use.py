@@ -108,7 +108,8 @@ def _with_background(
     if clock.background is None:
         return uses
     found = list(uses)
-    for sender, receiver, sent, received in clock.background.of_devices(clock.now):
+    pairs = zip(clock.background.ends, clock.background_bytes(), strict=True)
+    for (sender, receiver), (sent, received) in pairs:
         for number, size, is_sent in ((sender, sent, True), (receiver, received, False)):
             place = number if number >= 0 else servers + server_index(number)
             one = found[place]
@@ -134,8 +135,7 @@ def report(
 ) -> DevicesUsed:
     """Return the report of what each device has done until now."""
     uses = of_peers(clock, settings) if isinstance(clock, MeshClock) else of_served(clock, settings)
-    flows = () if clock.background is None else clock.background.at(clock.now)
-    return DevicesUsed(clock.now, as_array(uses).tobytes(), at_evaluation, flows)
+    return DevicesUsed(clock.now, as_array(uses).tobytes(), at_evaluation, clock.background_bytes())
 
 
 def as_array(uses: Sequence[DeviceUse]) -> npt.NDArray[np.float64]:

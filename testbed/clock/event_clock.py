@@ -104,6 +104,14 @@ class EventClock(Stateful, ABC, Generic[Timed]):
         transfers = math.inf if self.transfers is None else self.transfers.next_end
         return transfers <= LATEST or self.events.has_any_but_faults(LATEST)
 
+    def background_bytes(self) -> list[tuple[int, int]]:
+        """Return the bytes of each background flow that were sent until now, and that have arrived."""
+        if self.background is None:
+            return []
+        transfers = self.transfers
+        parts = {} if transfers is None else transfers.background_parts(self.now)
+        return self.background.at(self.now, parts)
+
     @abstractmethod
     def _begin(self) -> None:
         """Start training; do nothing if the clock continues from a checkpoint."""

@@ -10,6 +10,10 @@ keeps the bits that each of its flows has been served since the group began. Whe
 ends, only those groups are computed anew that share a full link with it, directly or over other
 groups. A flow that has its links to itself never changes another one, and its end is its begin plus its
 bits divided by the smallest rate, to the bit.
+
+A flow may have a *companion*: traffic of the same two devices that does not yield. Both are in one
+queue, so they share what max-min fairness gives them, and the flow has what its companion leaves. A
+flow over a link with a rate of 0 is its companion alone, and never ends.
 """
 
 import heapq
@@ -18,6 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.checkpoints.stateful import Stateful
+from testbed.clock.background_rates import taken
 
 _ROUNDING = 1e-9
 """Relative excess of a link's flows over its rate that is put down to rounding."""
@@ -28,11 +33,14 @@ class _Group:
     """Flows whose rates are always equal.
 
     Attributes:
-        cap: the most that each may have, in bit/s: the smallest rate on its route.
+        cap: the most that each may have, in bit/s, with its companion: the smallest rate on its route,
+            and what the companion wants.
         links: the links of the route on which other flows may be, too.
-        rate: of each flow, in bit/s.
+        rate: of each flow with its companion, in bit/s.
         at: the time of ``served``, in seconds.
         served: the bits that a flow which was there from the group's beginning has been served.
+        beside: what the companion of each wants, in bit/s; 0: none has one.
+        passed: the bits that a companion which was there from the beginning has been served.
         ends: for each flow the value of ``served`` at which it ends, with its number; a heap.
     """
 
@@ -44,22 +52,43 @@ class _Group:
     served: float = 0.0
     ends: list[tuple[float, int]] = field(default_factory=list)
     members: int = 0
+    beside: float = 0.0
+    passed: float = 0.0
+
+    @property
+    def own_rate(self) -> float:
+        """The rate of each flow without its companion, in bit/s."""
+        return self.rate - self.companion_rate if self.beside else self.rate
+
+    @property
+    def companion_rate(self) -> float:
+        if self.cap == self.beside:  # there is nothing else
+            return self.rate
+        return taken(self.rate, self.beside)
 
     def serve(self, now: float) -> None:
-        """Bring ``served`` up to a time."""
+        """Bring ``served`` and ``passed`` up to a time."""
         if self.rate > 0 and now > self.at:
-            self.served += self.rate * (now - self.at)
+            self.served += self.own_rate * (now - self.at)
+            if self.beside:
+                self.passed += self.companion_rate * (now - self.at)
         self.at = now
 
 
 @dataclass(slots=True)
 class _Flow:
-    """A flow; ``until`` is the value of its group's ``served`` at which it ends."""
+    """A flow; ``until`` is the value of its group's ``served`` at which it ends.
+
+    Of its companion ``passed`` are the bits in earlier groups, and ``since`` is the value of its
+    group's ``passed`` at which it joined.
+    """
 
     route: tuple[int, ...]
     group: _Group
     bits: float
     until: float
+    passed: float = 0.0
+    since: float = 0.0
 
 
 STORED: tuple[type, ...] = (_Group, _Flow)
@@ -84,7 +113,7 @@ class Flows(Stateful):
         self._shared = frozenset(shared)
         self._flows: dict[int, _Flow] = {}
         self._began = 0
-        self._groups: dict[tuple[float, tuple[int, ...], int], _Group] = {}
+        self._groups: dict[tuple[float, tuple[int, ...], int, float], _Group] = {}
         self._made = 0
         self._on: dict[int, dict[int, _Group]] = {link: {} for link in self._shared}
         # The links that limit some flow: they carry as much as they can.
@@ -97,17 +126,18 @@ class Flows(Stateful):
 
     # -- what the caller does
 
-    def begin(self, now: float, route: Sequence[int], bits: float) -> int:
+    def begin(self, now: float, route: Sequence[int], bits: float, *, beside: float = 0.0) -> int:
         """Start a flow; return its number. Numbers increase from 0.
 
         Args:
             now: in seconds; never less than in an earlier call of any method.
             route: the links that it takes, at least one.
             bits: what it sends, headers included.
+            beside: what its companion wants, in bit/s; 0: it has none.
         """
         number = self._began
         self._began += 1
-        self._join(now, number, tuple(route), float(bits))
+        self._join(now, number, tuple(route), float(bits), beside=beside)
         self._share(now, self._flows[number].group)
         return number
 
@@ -126,13 +156,27 @@ class Flows(Stateful):
 
     def rate(self, flow: int) -> float:
         """Return the present rate of a flow, in bit/s."""
-        return self._flows[flow].group.rate
+        return self._flows[flow].group.own_rate
 
     def passed(self, now: float, flow: int) -> float:
         """Return the bits of a flow that have been sent so far; nothing changes by this."""
         found = self._flows[flow]
-        served = found.group.served + found.group.rate * max(0.0, now - found.group.at)
+        served = found.group.served + found.group.own_rate * max(0.0, now - found.group.at)
         return found.bits - max(0.0, found.until - served)
+
+    def passed_beside(self, now: float, flow: int) -> float:
+        """Return the bits of a flow's companion that have been sent so far; nothing changes by this."""
+        found = self._flows[flow]
+        group = found.group
+        passed = group.passed - found.since
+        if group.beside:
+            passed += group.companion_rate * max(0.0, now - group.at)
+        return found.passed + passed
+
+    def set_beside(self, now: float, flow: int, beside: float) -> None:
+        """Change what a flow's companion wants, in bit/s."""
+        if self._flows[flow].group.beside != beside:
+            self._share(now, *self._move(now, flow, beside))
 
     def end(self, now: float, flow: int) -> None:
         """Remove a flow: it has ended, or is given up."""
@@ -160,14 +204,20 @@ class Flows(Stateful):
         groups = []
         flows = list(self._flows) if among is None else among
         for number in [n for n in flows if link in self._flows[n].route]:
-            found = self._flows[number]
-            left = self._left(now, found)
-            groups.append(self._leave(now, number))
-            self._join(now, number, found.route, found.bits, left)
-            groups.append(self._flows[number].group)
+            groups += self._move(now, number, self._flows[number].group.beside)
         self._share(now, *groups)
 
     # -- groups
+
+    def _move(self, now: float, number: int, beside: float) -> list[_Group]:
+        """Have a flow be in the group of its kind, as this is now; return its groups."""
+        found = self._flows[number]
+        left = self._left(now, found)
+        before = self._leave(now, number)
+        self._join(now, number, found.route, found.bits, left, beside=beside)
+        moved = self._flows[number]
+        moved.passed = found.passed + (before.passed - found.since)
+        return [before, moved.group]
 
     def _join(
         self,
@@ -176,21 +226,24 @@ class Flows(Stateful):
         route: tuple[int, ...],
         bits: float,
         left: float | None = None,
+        *,
+        beside: float,
     ) -> None:
         """Add a flow to the group of its kind; ``left`` bits are still to be sent, all without it."""
-        cap = min(self._rates[link] for link in route)
+        cap = min(self._rates[link] for link in route) + beside
         links = tuple(link for link in route if link in self._shared)
         # A flow that shares nothing is a group of its own, which begins at 0 and so ends exactly.
-        kind = cap, links, -1 if links else number
+        kind = cap, links, -1 if links else number, beside
         group = self._groups.get(kind)
         if group is None:
-            group = self._groups[kind] = _Group(self._made, cap, links, at=now)
+            group = self._groups[kind] = _Group(self._made, cap, links, at=now, beside=beside)
             self._made += 1
             for link in links:
                 self._on[link][group.number] = group
         group.serve(now)
         group.members += 1
-        flow = _Flow(route, group, bits, group.served + (bits if left is None else left))
+        until = group.served + (bits if left is None else left)
+        flow = _Flow(route, group, bits, until, since=group.passed)
         self._flows[number] = flow
         heapq.heappush(group.ends, (flow.until, number))
 
@@ -201,7 +254,8 @@ class Flows(Stateful):
         if not group.members:
             for link in group.links:
                 del self._on[link][group.number]
-            del self._groups[group.cap, group.links, -1 if group.links else number]
+            place = -1 if group.links else number
+            del self._groups[group.cap, group.links, place, group.beside]
         return group
 
     def _left(self, now: float, flow: _Flow) -> float:
@@ -219,7 +273,8 @@ class Flows(Stateful):
         left = max(0.0, found.until - group.served)
         if left == 0.0:
             return group.at
-        return group.at + left / group.rate if group.rate > 0 else math.inf
+        rate = group.own_rate
+        return group.at + left / rate if rate > 0 else math.inf
 
     def _announce(self, group: _Group) -> None:
         """Put the end of a group's first flow among the ends."""

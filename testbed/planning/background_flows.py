@@ -40,11 +40,6 @@ def check(settings: Settings) -> None:
                 f"{format_rate(most)}, and messages would get nothing: lower their rates, or give the "
                 "link a higher one"
             )
-    if settings.network.shared_rates:
-        raise SpecError(
-            "traffic_between: under the virtual clock no background traffic passes links that devices "
-            "share yet: take it out, or use `clock: wall`"
-        )
 
 
 def for_agent(spec: AnySpec, flows: tuple[BackgroundFlow, ...]) -> PlannedBackground:

@@ -27,6 +27,7 @@ from testbed.experiment.sections.shared_links import (
     inhabited,
 )
 from testbed.experiment.spec import Spec
+from testbed.network.background import BackgroundFlow
 from testbed.network.links import CORE, MOST_LINKS, Link, Shape
 from testbed.network.topology import Direction, Network, users
 from testbed.planning import graph_source
@@ -232,10 +233,15 @@ class SharedRoutes(NamedTuple):
     shared_rates: Sequence[int]
     routes: Sequence[Route]
     route_of: Sequence[int]
+    flow_routes: Sequence[Sequence[int]]
 
 
-def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) -> SharedRoutes:
-    """Return the ways of conversations over shared links.
+def shared_routes(
+    network: Network,
+    conversations: Sequence[tuple[str, str]],
+    flows: Sequence[BackgroundFlow] = (),
+) -> SharedRoutes:
+    """Return the ways of conversations and of background flows over shared links.
 
     Args:
         network: with links as in the file.
@@ -277,7 +283,12 @@ def shared_routes(network: Network, conversations: Sequence[tuple[str, str]]) ->
             up, down = map(limited, both)
             routes.append(Route(up, down, up_delay, down_delay, *jitters))
         route_of.append(ways[way])
-    return SharedRoutes(rates, routes, route_of)
+    flow_routes = []
+    for flow in flows:
+        passed = network.route(flow.sender, flow.receiver)
+        first, last = (not is_server(one) for one in (flow.sender, flow.receiver))
+        flow_routes.append(limited(passed[first : len(passed) - last]))
+    return SharedRoutes(rates, routes, route_of, flow_routes)
 
 
 def _shared_shapes(section: SharedLinkSpec | None) -> tuple[Shape, Shape]:

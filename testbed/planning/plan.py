@@ -118,9 +118,7 @@ class Plan:
     @property
     def background(self) -> tuple[BackgroundFlow, ...]:
         """The flows of background traffic."""
-        workers = dict(enumerate(self.workers))
-        peers = {} if self.served else {worker_name(i): name for i, name in workers.items()}
-        return flows_of(self.spec.traffic_between, lambda device: peers.get(device, device))
+        return _flows(self.spec, served=self.served)
 
     @property
     def served(self) -> bool:
@@ -224,6 +222,13 @@ class Plan:
         is_sent = self.spec.clock == "wall"
         of_flows = background_flows.FILES_PER_FLOW * len(self.background) * is_sent
         return capacity.FILES_PER_RUN + each * len(self.links) + of_flows
+
+
+def _flows(spec: Spec, *, served: bool) -> tuple[BackgroundFlow, ...]:
+    """Return the flows of background traffic, in which workers are peers where there is no server."""
+    count = range(0 if served else spec.devices.workers)
+    peers = {worker_name(i): peer_name(i) for i in count}
+    return flows_of(spec.traffic_between, lambda device: peers.get(device, device))
 
 
 def _conversations(
@@ -393,13 +398,13 @@ def _plan_one(spec: Spec, label: str) -> Plan:
     # Under the virtual clock a message's time is computed, and the real links are not shaped.
     asked = network_of(spec, served=served, class_of=class_of)
     network = without_shapes(asked) if virtual else asked
-    shared = SharedRoutes([], [], [])
+    shared = SharedRoutes([], [], [], [])
     if virtual and (spec.network.shares_links or len(servers) > 1):
         talking = _conversations(spec, servers, above)
         if not served:  # in the order of the clock's numbers
             number = {peer_name(i): i for i in range(count)}
             talking.sort(key=lambda pair: [number[name] for name in pair])
-        shared = shared_routes(asked, talking)
+        shared = shared_routes(asked, talking, _flows(spec, served=served))
     devices = () if served else (name for name in network.devices if name != EVALUATOR_NAME)
     addresses = [network.link(device).address for device in devices]
     called = servers or (peer_name(spec.evaluation.peer),)
@@ -425,6 +430,7 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                 shared_rates=shared.shared_rates,
                 routes=shared.routes,
                 route_of=shared.route_of,
+                flow_routes=shared.flow_routes,
                 aggregator_of=above,
                 aggregator_addresses=[
                     network.link(aggregator_name(i)).address

@@ -198,9 +198,8 @@ class Recording:
 
     def use(self) -> list[DeviceUtilisation]:
         """Return how busy devices were until now, with their energies; take what flows have sent."""
-        clock = self.system.clock
-        if clock.background is not None:
-            sent, received = zip(*clock.background.at(clock.now), strict=True)
+        if flows := self.system.clock.background_bytes():
+            sent, received = zip(*flows, strict=True)
             self.background.take(received, sent)
         found = by_clock(self._plan, self.system.clock.now, self.system.device_use())
         return self.meter.metered(found)

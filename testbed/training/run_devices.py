@@ -63,6 +63,8 @@ class NetworkSettings:
         routes: the ways over them, of which each conversation takes one.
         route_of: each conversation's way, by the numbers of ``testbed.clock.conversations``. Empty
             where no links are shared.
+        flow_routes: the indices of ``shared_rates`` that each flow of background traffic passes, where
+            they are computed; empty where no links are shared.
         co_located: the number of workers, the first ones, with a server on their machine. The routes
             of their conversations contain the link of their machine, and they have none of their own.
         aggregator_of: the aggregator, from 0, of each worker and then of each aggregator; -1: it talks
@@ -76,6 +78,7 @@ class NetworkSettings:
     shared_rates: Sequence[int] = field(default_factory=list)
     routes: Sequence[Route] = field(default_factory=list)
     route_of: Sequence[int] = field(default_factory=list)
+    flow_routes: Sequence[Sequence[int]] = field(default_factory=list)
     co_located: int = 0
     aggregator_of: Sequence[int] = field(default_factory=list)
     aggregator_addresses: Sequence[str] = field(default_factory=list)

@@ -65,18 +65,19 @@ FLOWS = [
         "to": "worker-4",
         "rate": "1.5mbit",
         "law": "on-off",
-        "on": "40ms",
-        "off": "70ms",
+        "on": "400ms",
+        "off": "700ms",
     },
     {
         "from": "worker-3",
         "to": "worker-2",
         "rate": "3mbit",
         "law": "on-off",
-        "on": "20ms",
-        "off": "30ms",
+        "on": "200ms",
+        "off": "300ms",
     },
 ]
+TO_SERVER = FLOWS[-1] | {"from": "worker-4", "to": "server", "rate": "1.2mbit"}
 AMONG_PEERS = {key: part for key, part in SHARED.items() if key != "server"}
 OTHERS = {"devices": [f"worker-{i}" for i in range(1, 5)]}
 PEER_FAULTS = [
@@ -191,6 +192,23 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "network": SHAPED,
         "traffic_between": FLOWS[1:],
         "faults": [*FAULTS, SLOW_LINK],
+    },
+    "background traffic, shared, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "network": SHARED,
+        "traffic_between": [*FLOWS, TO_SERVER],
+        "faults": [FAULTS[0], FAULTS[2], SLOW_LINK, FAULTS[1] | {"when": {"time": "600ms"}}],
+    },
+    "background traffic, aggregators, shared": {
+        "algorithms": [{"name": "hierarchical", "ratio": 0.05, "error_feedback": True}],
+        "network": SHARED,
+        "traffic_between": [*FLOWS, TO_SERVER],
+    },
+    "background traffic among peers, shared, faults": {
+        "algorithms": [{"name": "all-to-all", "staleness_bound": 1, "send_queue": 2}],
+        "network": AMONG_PEERS,
+        "traffic_between": FLOWS[1:],
+        "faults": PEER_FAULTS,
     },
     "background traffic among peers, faults": {
         "algorithms": [{"name": "ako", "partitions": 2}],
