@@ -12,7 +12,8 @@ takes too long is ended and counts as failed.
 Prints each seed that fails, with its experiment, and the progress now and then. The seed is enough to
 reproduce a failure: ``python -m bench.mixtures --seeds 17 --keep runs/mixture``. With ``--crowded`` the
 faults are of few kinds, and all on one worker of a synchronous run; with ``--peers`` peers are killed;
-with ``--overlapping`` workers compute while their pushes leave.
+with ``--overlapping`` workers compute while their pushes leave; with ``--background``, beside any of
+these, there is background traffic.
 """
 
 import argparse
@@ -34,6 +35,7 @@ import numpy as np
 import yaml
 
 from bench.agree import Pair
+from bench.background import with_background
 from bench.chaos import seeds_of
 from bench.command import concluded, unwatched
 from bench.networks import KINDS, with_network, write_graph
@@ -377,6 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--overlapping", action="store_true", help="asynchronous workers with a send queue"
     )
+    parser.add_argument("--background", action="store_true", help="flows between devices, too")
     parser.add_argument(
         "--network", choices=tuple(KINDS), help="this kind of network for all; default: drawn"
     )
@@ -391,6 +394,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = crowded(seed) if options.crowded else mixture(seed, options.network)
         spec = overlapping(seed, options.network) if options.overlapping else spec
         spec = of_peers(seed) if options.peers else spec
+        if options.background:
+            spec = with_background(spec, seed, served=not options.peers)
         emulate = seed % 2 in emulated
         with tempfile.TemporaryDirectory(prefix="testbed-mixture-") as folder:
             at = options.keep or Path(folder)

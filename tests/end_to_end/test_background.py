@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from tests.end_to_end.agreement import pairs
 from tests.end_to_end.conftest import SMALL, CommandLine, Started
 
 pytestmark = [pytest.mark.real, pytest.mark.exercises("namespaces")]
@@ -122,3 +125,36 @@ def test_a_device_that_is_not_there_sends_no_background_traffic(command: Command
     (port,) = found["ports"]
     assert (port["protocol"], port["port"], port["program"]) == ("udp", 9, "background")
     assert port["wire_bytes"] == frozen["received_bytes"]
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["own links", "shared links"])
+def test_by_the_virtual_clock_an_emulation_agrees_with_a_simulation(
+    tmp_path: Path, shares: bool
+) -> None:
+    link = {"uplink": "12mbit", "downlink": "15mbit"}
+    cluster = [{"name": name, "share": "50%"} | link for name in ("a", "b")]
+    shared = {"server": {"downlink": "20mbit"}, "clusters": cluster} if shares else {}
+    worker = {"who": {"devices": ["worker-0"]}, "lasting": "500ms"}
+    spec = SHARED | {
+        "network": {"uplink": "30mbit", "downlink": "30mbit"} | shared,
+        "traffic_between": FLOWS,
+        "waiting": {"distribution": "constant", "mean": "10ms"},
+        "faults": [
+            worker | {"when": {"time": "300ms"}, "how": "freeze"},
+            worker | {"when": {"time": "1500ms"}, "how": "kill"},
+            worker | {"when": {"time": "2500ms"}, "how": "stop-network"},
+        ],
+    }
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    (pair,) = pairs(path, tmp_path)
+    emulated, simulated = pair.emulated, pair.simulated
+    assert emulated["ended"] == "completed", emulated["reason"]
+    assert pair.differences() == []
+    assert emulated["background"] == simulated["background"]
+    assert emulated["utilisation"]["parts"] == simulated["utilisation"]["parts"]
+    assert emulated["traffic"]["reconciled"] is True
+    for one in emulated["background"]:
+        assert 0 < one["received_bytes"] <= one["sent_bytes"]
+    constant = emulated["background"][4]["sent_bytes"] * 8 / 1e6
+    assert constant == pytest.approx(emulated["training_seconds"] - 1.5, abs=0.01)

@@ -50,7 +50,7 @@ JITTERED = SHAPED | {
     "jitter": {"up": "5ms", "down": "30ms"},
 }
 SYNCHRONOUS = {"name": "sync-sgd", "wait_for": 3}
-FAULTS = [
+FAULTS: list[dict[str, Any]] = [
     {"when": {"probability": 0.1}, "how": "freeze", "lasting": "200ms"},
     {"when": {"mean_time": "700ms"}, "how": "kill", "lasting": "100ms"},
     {"when": {"mean_time": "800ms"}, "how": "stop-network", "lasting": "100ms"},

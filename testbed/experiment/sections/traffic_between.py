@@ -104,7 +104,7 @@ FlowsSpec: TypeAlias = Annotated[tuple[FlowSpec, ...], BeforeValidator(as_tuple)
 FLOWS: Any = Field(
     default=(),
     description="Background traffic: datagrams between devices while they train or their programs run, "
-    "which is no ingress; wall clock. Default: none.",
+    "which is no ingress. Under the virtual clock what they take of links is computed. Default: none.",
     examples=[[{"from": "worker-3", "to": "server", "rate": "2mbit"}]],
 )
 """The field of all flows."""
