@@ -481,9 +481,9 @@ def _way_of(talking: Conversations | PeerConversations, sender: int, receiver: i
     worker, server = max(sender, receiver), min(sender, receiver)
     if isinstance(talking, PeerConversations) or not server < 0 <= worker:
         return None
-    number = talking.between(worker, server_index(server))
-    is_between = talking.server(number) == server_index(server)
-    return (number, worker == sender) if is_between and talking.servers == 1 else None
+    (number, *others) = talking.of_worker(worker)
+    is_alone = not others and talking.server(number) == server_index(server)
+    return (number, worker == sender) if is_alone else None
 
 
 def shared_transfers(
