@@ -88,6 +88,11 @@ def peer_name(number: int) -> str:
     return f"peer-{number}"
 
 
+def is_worker(name: str) -> bool:
+    """Return True if a device's name is that of a worker."""
+    return _is_numbered(name, "worker")
+
+
 def worker_name(number: int) -> str:
     """Return the device name of a worker."""
     return f"worker-{number}"

@@ -54,8 +54,12 @@ class Conversations:
         return [number for number, one in enumerate(self._server) if one == server]
 
     def ways(self, device: int, *, up: bool) -> list[Way]:
-        """Return the ways over one direction of a device's own link, in the order of their numbers."""
+        """Return the ways on which a worker sends, or receives, in the order of their numbers."""
         return [(number, up) for number in self.of_worker(device)]
+
+    def over_link(self, device: int, *, up: bool) -> list[Way]:
+        """Return the ways over one direction of the link of a device's machine, in order."""
+        return self.ways(device, up=up)
 
     def worker(self, conversation: int) -> int:
         return self._worker[conversation]
@@ -80,6 +84,21 @@ class Conversations:
         """Return the number as a worker of what serves at this index; None if it is none."""
         index = server - self._servers
         return self._workers + index if index >= 0 else None
+
+
+class Machines(Conversations):
+    """Workers of which the first have a server on their machine: server i is beside worker i.
+
+    The two share the machine's link: what others send the server comes over the downlink, as do the
+    parameters of other servers. What they send each other crosses no link.
+    """
+
+    def over_link(self, device: int, *, up: bool) -> list[Way]:
+        if device >= self._servers:
+            return self.ways(device, up=up)
+        own = [way for way in self.ways(device, up=up) if self.server(way[0]) != device]
+        others = (worker for worker in range(self._workers) if worker != device)
+        return sorted([*own, *((self.between(worker, device), not up) for worker in others)])
 
 
 class PeerConversations:
@@ -115,10 +134,12 @@ class PeerConversations:
         others = self._neighbours[device]
         return [self._ways[(device, one) if up else (one, device)] for one in others]
 
+    def over_link(self, device: int, *, up: bool) -> list[Way]:
+        """Return what ``ways`` does: a peer's machine has no other device."""
+        return self.ways(device, up=up)
+
 
 def conversations(settings: Settings) -> Conversations:
-    return Conversations(
-        [settings.called(worker) for worker in range(settings.evaluator)],
-        workers=settings.workers,
-        servers=settings.servers,
-    )
+    called = [settings.called(worker) for worker in range(settings.evaluator)]
+    numbered = Machines if settings.network.co_located else Conversations
+    return numbered(called, workers=settings.workers, servers=settings.servers)

@@ -5,6 +5,9 @@ arrives meanwhile leaves the link, whatever happens to that, and waits at the de
 link that is down holds what is under way on it (``testbed.clock.transfers``). A killed device leaves,
 and may come back as another incarnation; faults of its link and slow faults outlive it. A device that
 is frozen or cut off for good is lost, which the others cannot know.
+
+A worker with a server on its machine is not cut off by a fault of the machine's link: the two still
+talk. The link carries the server's messages whatever becomes of the worker.
 """
 
 from abc import ABC, abstractmethod
@@ -39,6 +42,8 @@ class Condition:
         slow: the faults that slow it down, by their strike's number and in the order in which they
             began.
         factor: the factor by which its durations are multiplied.
+        shares_link: True if a server is on its machine, and has the link even when the device is gone.
+        down: the time at which that link is up again, if it is down; in seconds.
     """
 
     incarnation: int = 0
@@ -48,6 +53,8 @@ class Condition:
     away: TimedDevice | None = None
     slow: dict[int, Fault] = field(default_factory=dict)
     factor: float = 1.0
+    shares_link: bool = False
+    down: float = 0.0
 
     @property
     def pace(self) -> Pace:
@@ -119,15 +126,14 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         return self._conditions[device].frozen <= self._clock.now and not self.is_cut_off(device)
 
     def freed(self, device: int) -> None:
-        """Set the rates of a device's own link on shared transfers, as the faults on it leave them."""
-        if self._clock.transfers is not None and device in self._clock.devices:
-            pace = self._conditions[device].pace
-            self._clock.transfers.set_rates(
-                self._clock.now,
-                device,
-                pace.uplink,
-                pace.downlink,
-                is_down=self.is_cut_off(device),
+        """Set the rates of a device's link on shared transfers, as the faults on it leave them."""
+        transfers, one = self._clock.transfers, self._conditions[device]
+        if transfers is not None and (one.shares_link or device in self._clock.devices):
+            pace = one.pace
+            is_down = one.down > self._clock.now or self.is_cut_off(device)
+            rates = pace.uplink, pace.downlink
+            transfers.set_rates(
+                self._clock.now, device, *rates, is_down=is_down, for_good=one.down == inf
             )
 
     # -- what faults do
@@ -190,7 +196,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
             return
         timed = clock.devices.get(device)
         links = timed or one.away
-        down = 0.0 if links is None else links.up.down
+        down = one.down if one.shares_link else 0.0 if links is None else links.up.down
         away = inf if one.lost or timed is None else max(one.frozen, down)
         if clock.transfers is not None:  # up to now it was as it was
             clock.transfers.follow_background(clock.now)
@@ -225,7 +231,7 @@ class DeviceConditions(Stateful, ABC, Generic[Timed]):
         one.factor = pace.factor
         is_there = device in self._clock.devices
         if self._clock.transfers is not None:
-            if is_there and self.fetch(device):
+            if (is_there and self.fetch(device)) or one.shares_link:
                 self.freed(device)
         elif one.away is not None:
             one.away.up.change(now, pace.uplink)

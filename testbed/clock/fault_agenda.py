@@ -31,13 +31,14 @@ class StrikeEnd:
     def devices(self, condition: Callable[[int], Condition]) -> list[int]:
         """Return the devices at which the fault still lasts, and ends now.
 
-        A killed process does not thaw; the link and the slowness of a device outlive it.
+        A killed process does not thaw; the link and the slowness of a device outlive it. The link of a
+        lost one is of use only to a server that has it, too.
         """
-        freeze = self.fault.kind == "freeze"
+        freeze, of_link = self.fault.kind == "freeze", self.fault.changes_link
         return [
             device
             for device, incarnation in self.incarnations.items()
-            if not (one := condition(device)).lost
+            if (not (one := condition(device)).lost or (of_link and one.shares_link))
             and not (freeze and one.incarnation != incarnation)
         ]
 

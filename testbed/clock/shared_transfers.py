@@ -3,7 +3,7 @@
 A transfer is a flow over the worker's own link and the shared links of its route, with the bytes of all
 headers (``testbed.clock.flows``); between peers, over the sender's uplink, the shared links and the
 receiver's downlink. A conversation has one transfer at a time in each direction; others wait. The
-conversations of one device share its link.
+conversations of one device share its link, and those of a server beside a worker that of their machine.
 The route's delays are added when a transfer has ended, and delay nothing else.
 
 What a worker sends is not known when its transfer begins, as the worker still computes it on the host.
@@ -11,9 +11,9 @@ The transfer begins with the bytes of a header. At the moment at which that much
 clock waits for the message, and the transfer gets its real size. No other transfer can end earlier
 because of that, so the order of events stays conservative. (A peer reports what it sends at once.)
 
-Where the rate of a device's own link changes by itself, as it follows a trace or background flows take
-of it, the next change is known, and counts as an end of a transfer: a change comes before what ends at
-its moment. Links on which nothing is on its way are left alone.
+Where the rate of a device's link changes by itself, as it follows a trace or background flows take of
+it, the next change is known, and counts as an end of a transfer: a change comes before what ends at its
+moment. Links on which nothing is on its way are left alone.
 
 The background flows of a pair of devices share links as one more flow would, which never ends. Where
 these two devices talk to each other anyway, and the worker to no other, they are the companion of the
@@ -29,12 +29,12 @@ from dataclasses import dataclass, field, replace
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
-from testbed.clock.background import Background, OwnLink, usual_rate
+from testbed.clock.background import Background, OwnLink
 from testbed.clock.background_rates import RestOfRate, Taking
 from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
+from testbed.clock.device_links import DeviceLink, DeviceLinks
 from testbed.clock.flows import Flows
 from testbed.clock.lines import route_delay
-from testbed.clock.rate_courses import Course, course
 from testbed.clock.transfers import Jitter
 from testbed.device_names import server_index
 from testbed.network.segments import wire_bytes
@@ -63,36 +63,6 @@ class Transfer:
 
 
 @dataclass(slots=True)
-class _OwnLink:
-    """One direction of a device's own link, which all of its conversations take.
-
-    ``usual`` and ``limit`` are its rates as planned and by faults, where it has no ``course``; ``at``
-    is the time in seconds up to which that is followed while there is a flow.
-    """
-
-    number: int
-    usual: float
-    course: Course | None = None
-    limit: int | None = None
-    is_down: bool = False
-    at: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        """The present rate, in bit/s."""
-        if self.is_down:
-            return 0.0
-        if self.course is None:
-            return float(self.limit) if self.limit else self.usual
-        return float(self.course.rate(self.at))
-
-    @property
-    def next_change(self) -> float:
-        """When the rate changes by itself next, in seconds; infinite if it never does."""
-        return math.inf if self.course is None else self.course.next_change(self.at)
-
-
-@dataclass(slots=True)
 class _Queue:
     """One direction of a conversation: the route, and what takes it; the first of it is on its way.
 
@@ -115,6 +85,7 @@ class _Bundle:
 
     Attributes:
         places: their places among the run's flows.
+        links: the numbers of the links that they pass.
         way: the way of the messages with which they share what their devices have; None: of none.
         alone: the number of the flow that they are while no such message is on its way.
         wants: what enters the shared links, in bit/s.
@@ -125,6 +96,7 @@ class _Bundle:
     """
 
     places: list[int]
+    links: tuple[int, ...]
     way: Way | None
     alone: int
     wants: float = 0.0
@@ -134,14 +106,14 @@ class _Bundle:
     beside: float = 0.0
 
 
-STORED: tuple[type, ...] = (Transfer, _OwnLink, _Queue, _Bundle, Jitter, *flows.STORED)
+STORED: tuple[type, ...] = (Transfer, DeviceLink, _Queue, _Bundle, Jitter, *flows.STORED)
 """The classes in a state, besides plain values and arrays."""
 
 
 class SharedTransfers(Stateful):
     """All transfers of one run."""
 
-    not_saved = frozenset({"_conversations", "_own_of", "_background", "_bundle_of"})
+    not_saved = frozenset({"_conversations", "_over", "_links_of", "_background", "_bundle_of"})
 
     def __init__(
         self,
@@ -149,48 +121,31 @@ class SharedTransfers(Stateful):
         talking: Conversations | PeerConversations,
         background: Background | None = None,
     ) -> None:
-        network = settings.network
-        rates = [float(rate) for rate in network.shared_rates]
-        shared = list(range(len(rates)))
-        self._own_links: dict[OwnLink, _OwnLink] = {}
-        self._own_of: dict[Way, list[OwnLink]] = {}
-        for device in range(settings.workers + settings.aggregators):
-            for one in ((device, True), (device, False)):
-                rate = usual_rate(settings, one)
-                takings = () if background is None else background.on(one)
-                # The link of a machine with a server is in the routes.
-                limit = rate if isinstance(rate, int) and device >= network.co_located else math.inf
-                ways = talking.ways(device, up=one[1])
-                if len(ways) > 1:
-                    shared.append(len(rates))
-                self._own_links[one] = _OwnLink(len(rates), float(limit), course(rate, takings))
-                for way in ways:
-                    self._own_of.setdefault(way, []).append(one)
-                rates.append(float(limit))
+        of_devices = DeviceLinks(settings, talking, background)
+        self._links, self._over = of_devices.links, of_devices.over
+        self._links_of = of_devices.of_way
         self._queues: dict[Way, _Queue] = {}
-        for way in sorted(self._own_of, key=lambda way: (way[0], not way[1])):
+        for way in sorted(self._links_of, key=lambda way: (way[0], not way[1])):
             number, up = way
-            # A sender's uplink comes before a receiver's downlink.
-            own = self._own_of[way] = sorted(self._own_of[way], key=lambda one: not one[1])
-            route, (delay, jitter) = settings.route(number), route_delay(settings, way, own)
+            delay, jitter = route_delay(settings, way, self._links_of[way])
+            route = settings.route(number)
             assert route is not None
-            passed = (
-                *(self._own_links[one].number for one in own),
-                *(route.up if up else route.down),
-            )
+            passed = (*of_devices.numbers(way), *(route.up if up else route.down))
             self._queues[way] = _Queue(passed, delay, jitter=jitter)
         self._conversations = talking
-        self._flows = Flows([*rates, 0.0], shared)
+        rates = of_devices.rates
+        self._flows = Flows([*rates, 0.0], of_devices.shared)
         self._background = background
         self._bundles: list[_Bundle] = []
         self._bundle_of: dict[Way, int] = {}
-        for ends, places in background.bundles(network.flow_routes) if background else ():
+        for ends, places in background.bundles(settings.network.flow_routes) if background else ():
             shares_with = _way_of(talking, *ends)
             if shares_with is not None:
                 self._bundle_of[shares_with] = len(self._bundles)
             # The last link is one over which no message goes.
-            links = (*network.flow_routes[places[0]], len(rates))
-            self._bundles.append(_Bundle(places, shares_with, self._flows.begin(0.0, links, 1.0)))
+            links = (*settings.network.flow_routes[places[0]], len(rates))
+            alone = self._flows.begin(0.0, links, 1.0)
+            self._bundles.append(_Bundle(places, links, shares_with, alone))
         self._of_flow: dict[int, Way] = {}
         # The bytes over each way of the transfers that have ended, or were given up.
         self._passed = dict.fromkeys(self._queues, 0)
@@ -210,11 +165,11 @@ class SharedTransfers(Stateful):
             first = queue.transfers[0]
             size = HEADER.size if first.size is None else first.size
             way = first.conversation, first.up
-            for one in self._own_of[way]:
-                own = self._own_links[one]
+            for one in self._links_of[way]:
+                own = self._links[one]
                 if own.course is not None:
                     own.at = now
-                    self._change_own(now, one)
+                    self._change_link(now, one)
             beside = 0.0
             if way in self._bundle_of:
                 bundle = self._bundles[self._bundle_of[way]]
@@ -222,23 +177,32 @@ class SharedTransfers(Stateful):
                 beside = bundle.wants
             queue.flow = self._flows.begin(now, queue.route, _bits(size), beside=beside)
             self._of_flow[queue.flow] = way
-            for one in self._own_of[way]:
+            for one in self._links_of[way]:
                 self._await_step(one)
 
     def _flows_on(self, one: OwnLink) -> list[int]:
         """Return the flows on a direction of a device's link, in the order in which they began."""
-        device, up = one
-        queues = (self._queues[way] for way in self._conversations.ways(device, up=up))
-        return sorted(queue.flow for queue in queues if queue.flow is not None)
+        queues = (self._queues[way] for way in self._over[one])
+        number = self._links[one].number
+        beside = [bundle.alone for bundle in self._bundles if number in bundle.links]
+        return sorted([*beside, *(queue.flow for queue in queues if queue.flow is not None)])
 
-    def _change_own(self, now: float, one: OwnLink) -> None:
-        own = self._own_links[one]
+    def _has_flows(self, one: OwnLink) -> bool:
+        """Return True if flows are on a direction that may ever end: steps matter to no others."""
+        return any(
+            self._queues[way].flow is not None
+            and not any(self._links[link].is_lost for link in self._links_of[way])
+            for way in self._over[one]
+        )
+
+    def _change_link(self, now: float, one: OwnLink) -> None:
+        own = self._links[one]
         self._flows.change(now, own.number, own.rate, among=self._flows_on(one))
 
     def _await_step(self, one: OwnLink) -> None:
         """Record when the rate of a link changes by itself, if that matters to a flow."""
-        own = self._own_links[one]
-        if own.course is None or own.is_down or not self._flows_on(one):
+        own = self._links[one]
+        if own.course is None or own.is_down or not self._has_flows(one):
             return
         change = own.next_change
         if change < math.inf:
@@ -248,8 +212,8 @@ class SharedTransfers(Stateful):
     def _next_step(self) -> float:
         while self._steps:
             time, device, up = self._steps[0]
-            own = self._own_links[device, up]
-            if time == own.next_change and not own.is_down and self._flows_on((device, up)):
+            own = self._links[device, up]
+            if time == own.next_change and not own.is_down and self._has_flows((device, up)):
                 return time
             heapq.heappop(self._steps)
         return math.inf
@@ -273,8 +237,8 @@ class SharedTransfers(Stateful):
             return True
         self._catch_up(time)
         _, device, up = heapq.heappop(self._steps)
-        self._own_links[device, up].at = time
-        self._change_own(time, (device, up))
+        self._links[device, up].at = time
+        self._change_link(time, (device, up))
         self._await_step((device, up))
         return True
 
@@ -394,35 +358,55 @@ class SharedTransfers(Stateful):
             self._end_flow(now, queue)
         self._begin_next(now, queue)
 
-    # -- what faults do to a device's own link
+    # -- what faults do to a device's link
+
+    def over(self, device: int) -> list[Way]:
+        """Return the ways over a device's link, those over its uplink first."""
+        return [*self._over[device, True], *self._over[device, False]]
+
+    def links_of(self, way: Way) -> Sequence[OwnLink]:
+        """Return the directions of devices' links that a way passes."""
+        return self._links_of[way]
 
     def set_rates(
-        self, now: float, device: int, uplink: int | None, downlink: int | None, *, is_down: bool
+        self,
+        now: float,
+        device: int,
+        uplink: int | None,
+        downlink: int | None,
+        *,
+        is_down: bool,
+        for_good: bool = False,
     ) -> None:
-        """Change the rates of a device's own link, in bit/s; None restores the usual one."""
+        """Change the rates of a device's link, in bit/s; None restores the usual one.
+
+        Args:
+            for_good: True if a link that is down is never up again.
+        """
         self._catch_up(now)
         for up, rate in ((True, uplink), (False, downlink)):
-            own = self._own_links[device, up]
-            own.limit, own.is_down, own.at = rate, is_down, now
+            own = self._links[device, up]
+            own.limit, own.is_down, own.is_lost, own.at = rate, is_down, for_good, now
             if own.course is not None:
                 own.course = own.course.limited(rate)
-            self._change_own(now, (device, up))
+            self._change_link(now, (device, up))
             self._await_step((device, up))
-            for way in self._conversations.ways(device, up=up):
+            for way in self._over[device, up]:
                 queue = self._queues[way]
-                if is_down and queue.held is None:
+                is_held = any(self._links[link].is_down for link in self._links_of[way])
+                if is_held and queue.held is None:
                     queue.held = now
-                elif not is_down and queue.held is not None:
+                elif not is_held and queue.held is not None:
                     # What was under way as the link went down arrives that much later.
                     queue.last += (now - queue.held) * (queue.last > queue.held)
                     queue.held = None
 
     def beside(self, now: float, one: OwnLink, takings: tuple[Taking, ...]) -> None:
         """Leave the link of a device to messages but for what background flows take from now on."""
-        own = self._own_links[one]
+        own = self._links[one]
         if isinstance(own.course, RestOfRate):
             own.course, own.at = replace(own.course, takings=takings), now
-            self._change_own(now, one)
+            self._change_link(now, one)
             self._await_step(one)
 
     # -- background flows over shared links

@@ -81,11 +81,12 @@ class StarClock(EventClock[TimedWorker]):
 
     Attributes:
         devices: the workers that take part, and the aggregators.
+        co_located: the number of workers, the first ones, with a server on their machine.
         conditions: None in a run without faults.
         processors: of the roles that serve; None where messages take them no time.
     """
 
-    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role", "_co_located"})
+    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role", "co_located"})
     nothing_follows = "no worker will push any longer"
 
     def __init__(
@@ -106,7 +107,7 @@ class StarClock(EventClock[TimedWorker]):
         self._stage = stage
         self._busy = devices.busy
         self._role = devices.role
-        self._co_located = devices.co_located
+        self.co_located = devices.co_located
         self.processors: ServerProcessors | None = None
         if devices.costs is not None:
             held = [service.parameters for service in services]
@@ -151,6 +152,9 @@ class StarClock(EventClock[TimedWorker]):
                 yield from self._handled_for(number)
                 continue
             worker = self.conversations.worker(number)
+            if rank == FREE and worker < self.co_located:
+                yield from self.devices  # any may wait for a message over its machine's link
+                continue
             is_sent = rank in (FINISHED, SERVED) or self.conversations.below(worker) is None
             if worker in self.devices and is_sent:
                 yield worker
@@ -228,6 +232,9 @@ class StarClock(EventClock[TimedWorker]):
         worker, server = self.ends(number)
         state = self.devices.get(worker)
         if state is None:
+            if rank == FREE and worker < self.co_located and self.conditions is not None:
+                self.now = time
+                self.conditions.freed(worker)  # its machine's link is its server's as well
             return
         self.now = time
         if rank in {WAITED, TAKEN}:
@@ -282,7 +289,7 @@ class StarClock(EventClock[TimedWorker]):
         computing, waiting = self._busy(worker, self.now, state.role.gradients)
         self.computing.begin(worker, self.now, computing * factor)
         state.held_up = 0.0
-        if self.processors is not None and worker < self._co_located:
+        if self.processors is not None and worker < self.co_located:
             self._hold_up(worker, self.processors.free(worker))
         end = self.now + (computing + waiting) * factor
         self.events.add(end, FINISHED, self.conversations.of_worker(worker)[0], state.begun)
@@ -418,7 +425,7 @@ class StarClock(EventClock[TimedWorker]):
 
     def _hold_up(self, server: int, until: float) -> None:
         """Stop the computation of the worker on a server's machine while its processor is occupied."""
-        if server >= self._co_located or until <= self.now:
+        if server >= self.co_located or until <= self.now:
             return
         frozen = 0.0 if self.conditions is None else self.conditions[server].frozen
         if frozen <= self.now and self.computing.is_under_way(server, self.now):

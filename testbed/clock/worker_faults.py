@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from testbed.clock import fault_agenda, timed_workers
+from testbed.clock.conversations import Way
 from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
 from testbed.clock.event_queue import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
@@ -37,6 +38,9 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
     def __init__(self, clock: StarClock, stage: Stage) -> None:
         super().__init__(clock, stage.fault)
         self._stage = stage
+        for device in range(clock.co_located):
+            if device in clock.devices:
+                self[device].shares_link = True
         # By killed worker: the computations that it had begun.
         self._begun: dict[int, int] = {}
 
@@ -105,8 +109,57 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
 
     # -- what faults do to a worker, once its messages are received
 
+    def cut_off(self, device: int, until: float) -> None:
+        transfers = self._clock.transfers
+        if transfers is None:
+            super().cut_off(device, until)
+            return
+        one, now = self[device], self._clock.now
+        ways = transfers.over(device)
+        before = [self._held_until(way) for way in ways]
+        if one.shares_link:
+            one.down = max(until, one.down)
+        else:
+            timed = self._clock.devices[device]
+            timed.up.hold(now, until)
+            timed.down.hold(now, until)
+        for way, held in zip(ways, before, strict=True):
+            # What another link on the way holds already is late only by what is added to that.
+            if (by := self._held_until(way) - max(now, held)) > 0:
+                self._delay(way, by)
+        self.freed(device)
+        self._await_link(device, until)
+
+    def _held_until(self, way: Way) -> float:
+        """Return when all links of devices on a way are up, in seconds: at most now if they are."""
+        assert self._clock.transfers is not None
+        return max((self._down_until(device) for device in self._devices_on(way)), default=0.0)
+
+    def _devices_on(self, way: Way) -> list[int]:
+        """Return the devices whose links a way passes."""
+        assert self._clock.transfers is not None
+        return [device for device, _ in self._clock.transfers.links_of(way)]
+
+    def _down_until(self, device: int) -> float:
+        """Return when the link of a device is up, in seconds: at most now if it is."""
+        one, timed = self[device], self._clock.devices.get(device)
+        if one.shares_link or timed is None:
+            return one.down
+        return timed.up.down
+
+    def _delay(self, way: Way, by: float) -> None:
+        """Have what has left the links of a way, and is under way on it, arrive later."""
+        number, up = way
+        now = self._clock.now
+
+        def later(time: float, what: float) -> float:
+            # What is not received yet has not left: its transfer stands still.
+            return time if up and what != EXACT else max(now, time + by)
+
+        self._clock.events.move((number,), (SERVED if up else TAKEN,), later)
+
     def _await_link(self, device: int, until: float) -> None:
-        if self._clock.transfers is not None:
+        if self._clock.transfers is not None and until < inf:
             self._clock.events.add(until, FREE, self._clock.conversations.of_worker(device)[0])
 
     def _change_lines(
@@ -116,24 +169,27 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         down: Callable[[float], float] | None,
     ) -> None:
         clock, timed = self._clock, self._clock.devices[device]
-        conversations = clock.conversations.of_worker(device)
 
-        def again(time: float, sent: float) -> float:
+        def again(sent: float) -> float:
             """Return when a message that was not received yet can have arrived."""
-            return time if clock.transfers is not None else timed.up.earliest(sent, HEADER.size)
+            return timed.up.earliest(sent, HEADER.size)
 
         if up is not None:
             clock.events.move(
-                conversations,
+                (device,),
                 (SERVED,),
-                lambda time, what: max(clock.now, up(time) if what == EXACT else again(time, what)),
+                lambda time, what: max(clock.now, up(time) if what == EXACT else again(what)),
             )
         if down is not None:
-            clock.events.move(conversations, (TAKEN,), lambda time, _: max(clock.now, down(time)))
+            clock.events.move((device,), (TAKEN,), lambda time, _: max(clock.now, down(time)))
         clock.announce_room(device, timed)
 
     def lose(self, device: int, fault: Fault) -> None:
         clock, timed, one = self._clock, self._clock.devices[device], self[device]
+        if one.shares_link and fault.kind != "freeze":
+            # It goes on as far as its own server lets it; none of the others gets any further, either.
+            self.cut_off(device, inf)
+            return
         one.lost, one.frozen, one.owed = True, inf, 0.0
         clock.computing.cut(device, clock.now)
         # What a frozen worker's kernel has arrives.
@@ -183,12 +239,20 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         self._stage.killed(device)
 
     def revive(self, device: int, fault: Fault) -> float | None:
-        """Have a killed worker whose link is up join again; it is lost if it does not come."""
+        """Have a killed worker join again, if links are up; it is lost if it does not come.
+
+        Those are its own and the links of all machines with servers, each of which it has to greet.
+        """
         clock, one = self._clock, self[device]
         timed = one.away
         assert timed is not None
-        if timed.up.down > clock.now:
-            return timed.up.down
+        shared = (other.down for other in self._conditions.values())
+        links_up = max([timed.up.down, *shared])
+        if links_up == inf:
+            one.lost, one.away = True, None
+            return None
+        if links_up > clock.now:
+            return links_up
         self.tell(fault, "end", [device])
         one.away = None
         sizes = self._stage.returned(device, one.incarnation)

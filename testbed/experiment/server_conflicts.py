@@ -1,20 +1,11 @@
 """Conflicts of several parameter servers with the rest of the file."""
 
-from typing import Any
-
 from testbed.algorithms import algorithm_named
-from testbed.device_names import worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.model_conflicts import chosen, described
-from testbed.experiment.sections.faults import ClassFaultSpec, SlowFault, WhoByDevices
-from testbed.experiment.sections.section import Conflict, Section
+from testbed.experiment.sections.section import Conflict
 from testbed.learning.data.catalogue import inputs_of
 from testbed.number_text import as_number
-
-_LINK = (
-    "the link of a machine with a co-located server cannot fail yet: name workers without a server, "
-    "use kill, freeze or a factor, or take `devices.placement` out"
-)
 
 
 def of_servers(contents: Contents) -> list[Conflict]:
@@ -84,38 +75,4 @@ def _of_placement(contents: Contents) -> list[Conflict]:
     if network.graph is not None and network.graph.server is not None:
         text = "co-located servers are where their workers are: take it out"
         found.append((("network", "graph", "server"), text))
-    return found + _not_yet(contents)
-
-
-def _not_yet(contents: Contents) -> list[Conflict]:
-    """Return a conflict for each key that co-located servers do not support yet."""
-    devices = contents.devices
-    sections: list[tuple[tuple[Any, ...], Section]] = [(("network",), contents.network)]
-    classes = [(("devices", "classes", i), one) for i, one in enumerate(devices.classes)]
-    found: list[Conflict] = []
-    for path, section in (*sections, *classes):
-        if getattr(section, "trace", None) is not None:
-            text = (
-                "the link of a machine with a co-located server cannot follow a trace yet: give it a "
-                "rate, or take `devices.placement` out"
-            )
-            found.append(((*path, "trace"), text))
-    machines = {worker_name(i) for i in range(devices.co_located)}
-    for i, fault in enumerate(contents.faults):
-        named = isinstance(fault.who, WhoByDevices) and machines.isdisjoint(fault.who.devices)
-        if _strikes_the_link(fault) and not named:
-            found.append((("faults", i, "how"), _LINK))
-    return found + [
-        (("devices", "classes", i, "faults", j, "how"), _LINK)
-        for i, one in enumerate(devices.classes)
-        for j, fault in enumerate(one.faults)
-        if _strikes_the_link(fault)
-    ]
-
-
-def _strikes_the_link(fault: ClassFaultSpec) -> bool:
-    """Return True if a fault strikes the link of a machine, which its server has as well."""
-    how = fault.how
-    if isinstance(how, SlowFault):
-        return how.uplink is not None or how.downlink is not None
-    return how.kind in ("stop-network", "partition", "corrupt")
+    return found

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Self, cast
 
-from testbed.messages.fault_changes import Absence, AnyFaultChange, FaultChange, Kind, Phase
+from testbed.messages.fault_changes import (
+    UNREACHABLE,
+    Absence,
+    AnyFaultChange,
+    FaultChange,
+    Kind,
+    Phase,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,12 @@ class Fault:
         nothing = Fault(self.rule, self.kind, self.duration)
         fields = asdict(self)
         return {key: value for key, value in fields.items() if value != getattr(nothing, key)}
+
+    @property
+    def changes_link(self) -> bool:
+        """True if the link of the device's machine is down, slower or damages frames meanwhile."""
+        slower = self.uplink is not None or self.downlink is not None
+        return slower or self.kind in (*UNREACHABLE, "corrupt")
 
     @classmethod
     def of_record(cls, record: AnyFaultChange) -> Self:

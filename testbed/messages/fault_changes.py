@@ -6,6 +6,8 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict, get_args
 Kind: TypeAlias = Literal["freeze", "kill", "stop-network", "partition", "slow", "corrupt"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order of tables and legends."""
+UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
+"""Kinds of faults during which a device can neither send nor receive over its link."""
 Absence: TypeAlias = Literal["", "not-arrived", "left"]
 Phase: TypeAlias = Literal["begin", "end"]
 

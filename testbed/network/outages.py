@@ -16,6 +16,7 @@ connection may stay idle for as long again as the outage lasted.
 """
 
 import contextlib
+from collections.abc import Sequence
 
 from pyroute2 import IPRoute
 
@@ -29,17 +30,19 @@ _BEFORE_MAIN_TABLE = 100
 """Priority of a cut's rules: before that of the main routing table."""
 
 
-def set_link(link: Link, *, up: bool, mtu: int | None = None) -> None:
+def set_link(link: Link, *, up: bool, mtu: int | None = None, beyond: Sequence[str] = ()) -> None:
     """Take a device's link down, which must be up, or up again; to be called inside its router.
 
     Args:
         mtu: of the route to the device, if the link crosses hosts (``Requests.add_neighbours_route``).
+        beyond: addresses of the devices to which its node is a router, if it is a machine.
     """
     interface = DEVICE_INDEX + link.index
-    prefix = f"{link.router_address}/{PREFIX_LENGTH}"
+    behind = [f"{link.router_address}/{PREFIX_LENGTH}", *(f"{address}/32" for address in beyond)]
     with IPRoute() as router:
         if not up:
-            router.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
+            for prefix in behind:
+                router.route("add", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
             router.link("set", index=interface, state="down")
             return
         with contextlib.closing(Requests()) as requests:
@@ -48,8 +51,11 @@ def set_link(link: Link, *, up: bool, mtu: int | None = None) -> None:
             requests.set_up(interface)
             if mtu is not None:
                 requests.add_neighbours_route(link.address, interface, mtu)
+            for address in beyond:
+                requests.add_route(link.address, address)
             requests.carry_out()
-        router.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
+        for prefix in behind:
+            router.route("del", dst=prefix, type="blackhole", priority=_LOWEST_PREFERENCE)
 
 
 def set_carrier(*, there: bool) -> None:

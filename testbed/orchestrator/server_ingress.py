@@ -178,7 +178,7 @@ class ServerIngress:
             over_links: the message bytes of those that came over links.
         """
         last = self.at_last_evaluation()
-        known = {name: max(size, last[name]) for name, size in pushed.items()}
+        known = {name: max(size, last.get(name, 0)) for name, size in pushed.items()}
         return {
             **known,
             "wire_bytes": max(self.newest, last["wire_bytes"], on_the_wire(over_links)),

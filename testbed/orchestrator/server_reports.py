@@ -16,12 +16,15 @@ import numpy.typing as npt
 from testbed.messages.reports import FinalParameters, ServerFinished, TrainingBegun
 from testbed.training.slices import Slice, whole
 
+_BYTES = "payload_bytes", "message_bytes"
+
 
 class Servers:
     """The servers of one run, or the coordinator of its peers, by index.
 
     Attributes:
-        pushed: payload and message bytes of the pushes that each server has reported.
+        pushed: payload and message bytes of the pushes that each server has reported, and of those from
+            the worker on its machine, if there is one.
         over_links: message bytes of those of them that came over links.
     """
 
@@ -40,7 +43,10 @@ class Servers:
         self._cut = cut
         self.count = count = len(cut)
         self._serving = count + aggregators
-        self.pushed = [{"payload_bytes": 0, "message_bytes": 0} for _ in range(count)]
+        self.pushed = [
+            dict.fromkeys((*_BYTES, *(f"local_{name}" for name in _BYTES if index in local)), 0)
+            for index in range(count)
+        ]
         self.over_links = [0] * count
         self._local = local
         self._listening: set[int] = set()
@@ -80,10 +86,12 @@ class Servers:
 
     def had(self, rows: npt.NDArray[np.void], server: int) -> None:
         """Count a server's rows of ``UPDATE``, now or in an earlier session of the run."""
-        for name in self.pushed[server]:
+        near = rows["worker"] == self._local.get(server, -1)
+        for name in _BYTES:
             self.pushed[server][name] += int(rows[name].sum())
-        far = rows["worker"] != self._local.get(server, -1)
-        self.over_links[server] += int(rows["message_bytes"][far].sum())
+            if server in self._local:
+                self.pushed[server][f"local_{name}"] += int(rows[name][near].sum())
+        self.over_links[server] += int(rows["message_bytes"][~near].sum())
 
     def take(self, rows: npt.NDArray[np.void], server: int) -> npt.NDArray[np.void]:
         """Count a server's rows of ``UPDATE``; return them with times since the run began to train."""

@@ -156,21 +156,26 @@ def _devices(plan: Plan) -> Iterable[_Device]:
     }
     part = "worker" if plan.served else "peer"
     cpus = {one["name"]: one.get("cpus") for one in node_plan.devices(plan)}
-    for name, number in plan.workers.items():
-        traces = plan.settings.rate_traces(number)
-        rates = [
+
+    def rates(name: str, number: int) -> tuple[int | None, int | None]:
+        """Return the rates of a worker's or its machine's link; one that follows a trace has none."""
+        up, down = (
             shape.rate if trace is None else None
-            for shape, trace in zip(shapes.get(name, _NONE), traces, strict=True)
-        ]
-        alone = (rates[0], rates[1]) if name not in on else (None, None)
+            for shape, trace in zip(
+                shapes.get(name, _NONE), plan.settings.rate_traces(number), strict=True
+            )
+        )
+        return up, down
+
+    for name, number in plan.workers.items():
+        alone = rates(name, number) if name not in on else (None, None)
         yield _Device(name, part, on.get(name), cpus.get(name), alone)
     for kind, names in (("aggregator", plan.aggregators), ("server", plan.servers)):
         for name in names:
             up, down = _NONE if name in on else shapes[name]
             yield _Device(name, kind, on.get(name), cpus.get(name), (up.rate, down.rate))
-    for name in plan.machines:
-        up, down = shapes[name]
-        yield _Device(name, "machine", None, None, (up.rate, down.rate))
+    for number, name in enumerate(plan.machines):
+        yield _Device(name, "machine", None, None, rates(name, number))
 
 
 _NONE = (Shape(), Shape())

@@ -66,7 +66,9 @@ class ServedSystem(Stateful, System):
         ]
         self._all_halves: list[ServerHalf] = [*self._halves, *self._combining]
         self._witness = witness
-        self._evaluations = SlicedEvaluations(self._halves, self._cut, self._ledger)
+        self._evaluations = SlicedEvaluations(
+            self._halves, self._cut, self._ledger, settings.network.co_located
+        )
         layouts = [one.layout for one in self._cut] + [layout] * settings.aggregators
         self._services = [
             service_of(half, own, settings, index=index)
@@ -183,6 +185,9 @@ class ServedSystem(Stateful, System):
     def resume_after(self, host_seconds: float, server_kills: int = 0) -> None:
         self._devices.resume_after(host_seconds)
         self._devices.server_kills = server_kills
+
+    def pushed(self) -> dict[str, int]:
+        return sum_of(self._evaluations.pushed) if len(self._halves) > 1 else {}
 
     def drain(self) -> None:
         self.clock.drain()

@@ -60,6 +60,7 @@ class SimulatedRun:
         self._over_links: Mapping[Direction, LinkCounts] = {}
         self._used: list[DeviceUtilisation] = []
         self._ledger: Callable[[], dict[str, int]] = lambda: {"wire_bytes": 0}
+        self._pushed: Callable[[], dict[str, int]] = dict
         """Returns what has entered the system; nothing before that is made."""
         self._next_look = 0.0
 
@@ -160,7 +161,7 @@ class SimulatedRun:
         self._system = self._recording.system = system(self._settings)(
             self._settings, self._dataset, self._learner, self._initial, self._recording
         )
-        self._ledger = self._system.ledger
+        self._ledger, self._pushed = self._system.ledger, self._system.pushed
         self._computing.callback(self._system.end)
 
     def _evaluate(self, parameters: FloatVector) -> Evaluated:
@@ -269,6 +270,7 @@ class SimulatedRun:
             if not complete:
                 # What had reached the server but is in no row came later, and is left out.
                 ingress = self._ledger() | (outcome.pushed if self._plan.served else {})
+                ingress |= self._pushed()
             summary = outcome.summary(self._plan, ingress, self._after_drain)
             summary["traffic"] = {
                 "capture": None,

@@ -15,21 +15,24 @@ class SlicedEvaluations(Stateful):
     Attributes:
         evaluated: the last version that was complete; None before the first.
         ledgers: what had entered each server when it reached that version.
-        pushed: payload and message bytes of each server's rows so far.
+        pushed: payload and message bytes of each server's rows so far, and of those from the worker on
+            its machine, if there is one.
     """
 
-    not_saved = frozenset({"_halves", "_cut", "_ledger"})
+    not_saved = frozenset({"_halves", "_cut", "_ledger", "_co_located"})
 
     def __init__(
         self,
         halves: Sequence[ServerHalf],
         cut: Sequence[Slice],
         ledger: Callable[[int], dict[str, int]],
+        co_located: int = 0,
     ) -> None:
         """Start with no version reached.
 
         Args:
             ledger: returns what has entered a server so far, by its index.
+            co_located: the number of workers, the first ones, with a server on their machine.
         """
         self._halves = halves
         self._cut = cut
@@ -37,7 +40,10 @@ class SlicedEvaluations(Stateful):
         self._waiting: dict[int, list[EvaluatedVersion | None]] = {}
         self.evaluated: EvaluatedVersion | None = None
         self.ledgers: list[dict[str, int]] = []
-        self.pushed = [dict.fromkeys(("payload_bytes", "message_bytes"), 0) for _ in halves]
+        of_row = ["payload_bytes", "message_bytes"]
+        of_row += [f"local_{name}" for name in of_row if co_located]
+        self.pushed = [dict.fromkeys(of_row, 0) for _ in halves]
+        self._co_located = co_located
 
     def of_run(self, index: int, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entries of the run that come of one server's; a version is one of all servers."""
@@ -48,6 +54,9 @@ class SlicedEvaluations(Stateful):
                     pushed = self.pushed[index]
                     pushed["payload_bytes"] += row.payload_bytes
                     pushed["message_bytes"] += row.message_bytes
+                    if row.worker == index < self._co_located:
+                        pushed["local_payload_bytes"] += row.payload_bytes
+                        pushed["local_message_bytes"] += row.message_bytes
                     found.append(UpdateEntry(row, min(half.version for half in self._halves)))
                 case EvaluationPoint():
                     if self._is_complete(index):

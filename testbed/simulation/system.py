@@ -95,6 +95,10 @@ class System(ABC):
     def end(self) -> None:
         """End the processes that compute for it, if there are any."""
 
+    def pushed(self) -> dict[str, int]:
+        """Return the bytes of all rows, if those within a machine are told apart; otherwise nothing."""
+        return {}
+
     def own_summary(self) -> dict[str, Any]:
         """Return the summary's entries that only runs of this kind of system have."""
         return {}

@@ -8,6 +8,7 @@ import yaml
 
 from bench.command import execute_here
 from testbed.experiment.load import load
+from testbed.results.reading.journals import read_updates
 from testbed.results.reading.recorded_tables import read_over_links
 from testbed.run_tables import LinkBytes
 from testbed.runs.ledgers.ledgers import Ledgers
@@ -78,13 +79,72 @@ def test_workers_that_fail_and_arrive_leave_their_servers_where_they_are(tmp_pat
             of("worker-2", "500ms", {"kind": "slow", "factor": 3}),
             of("worker-4", "400ms", "stop-network", "700ms"),
             of("worker-3", "1200ms", {"kind": "slow", "uplink": "2mbit"}, "300ms"),
+            # The link of a machine is its server's as well, and the outages of two overlap.
+            of("worker-0", "300ms", "stop-network", "900ms"),
+            of("worker-3", "250ms", "partition", "300ms"),
+            of("worker-2", "900ms", "partition"),
+            of("worker-2", "200ms", {"kind": "slow", "uplink": "4mbit", "downlink": "3mbit"}, "1s"),
         ],
     )
     (pair,) = pairs(path, tmp_path)
     # What TCP sends again after an outage is measured, and not modelled.
     assert [text for text in pair.differences() if not text.startswith("wire bytes")] == []
     assert pair.emulated["faults"] == pair.simulated["faults"]
-    assert pair.emulated["faults"].keys() >= {"freeze", "kill", "slow", "stop-network", "away"}
+    kinds = {"freeze", "kill", "slow", "stop-network", "partition", "away"}
+    assert pair.emulated["faults"].keys() == kinds
+
+
+def test_machines_follow_traces_and_a_run_ends_whose_server_is_cut_off_for_good(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rates.csv").write_text(
+        "time,uplink,downlink\n0,8mbit,40mbit\n0.3,0,16mbit\n0.4,24mbit,6mbit\n", encoding="utf-8"
+    )
+    path = written(
+        tmp_path,
+        algorithms=["asgd"],
+        network={"trace": {"file": "rates.csv", "repeat": "1s"}, "delay": "5ms"},
+        training={"updates": 60},
+        faults=[
+            {"who": {"devices": ["worker-4"]}, "when": {"time": "900ms"}, "how": "kill"},
+            {"who": {"devices": ["worker-1"]}, "when": {"iteration": 20}, "how": "stop-network"},
+        ],
+    )
+    (pair,) = pairs(path, tmp_path)
+    assert pair.differences() == []
+    assert pair.emulated["ended"] == "failed"
+    assert 0 < pair.emulated["updates"] < 60
+    assert pair.emulated["updates"] == pair.simulated["updates"]
+    assert abs(pair.wire_ratio - 1) < 0.005
+
+
+def test_by_the_wall_clock_a_machine_is_cut_off_and_linked_again(tmp_path: Path) -> None:
+    faults = [
+        {"who": {"devices": [worker]}, "when": {"time": time}, "how": how, "lasting": "400ms"}
+        for worker, time, how in (
+            ("worker-0", "200ms", "stop-network"),
+            ("worker-1", "400ms", "partition"),
+            ("worker-1", "500ms", {"kind": "slow", "uplink": "5mbit"}),
+        )
+    ]
+    path = written(
+        tmp_path,
+        clock="wall",
+        algorithms=["asgd"],
+        devices={"workers": 3, "servers": 2, "placement": "co-located"},
+        network={"uplink": "50mbit", "downlink": "80mbit"},
+        training={"updates": 40},
+        faults=faults,
+    )
+    done = execute_here(load(path), tmp_path / "out")
+    (summary,) = done.summaries
+    assert (summary["ended"], summary["traffic"]["reconciled"]) == ("completed", True)
+    assert summary["faults"] == {"stop-network": 1, "partition": 1, "slow": 1}
+    table = read_updates(done.directory / summary["algorithm"])
+    rows = {name: table[name].to_numpy() for name in ("time", "server", "worker")}
+    cut = (rows["time"] > 0.35) & (rows["time"] < 0.6)
+    # Nothing comes from other machines to server 0; what was read before may still be applied.
+    assert not (cut & (rows["server"] == 0) & (rows["worker"] != 0)).any()
 
 
 def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(tmp_path: Path) -> None:

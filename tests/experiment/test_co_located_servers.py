@@ -117,29 +117,6 @@ def test_the_placement_is_kept_in_the_spec_and_left_out_where_it_is_apart(tmp_pa
             {"network": {"clusters": [{"name": "machine-0", "share": "100%"}]}},
             "'machine-0' is the name of a node",
         ),
-        *(
-            ({"faults": [fault]}, "faults.0.how: the link of a machine with a co-located server")
-            for fault in (
-                {"when": {"time": "1s"}, "how": "stop-network"},
-                {"when": {"time": "1s"}, "how": {"kind": "slow", "uplink": "1mbit"}},
-                {"who": {"devices": ["worker-1"]}, "when": {"time": "1s"}, "how": "partition"},
-            )
-        ),
-        (
-            {
-                "devices": DEVICES
-                | {
-                    "classes": [
-                        {
-                            "name": "a",
-                            "share": "100%",
-                            "faults": [{"when": {"time": "1s"}, "how": "stop-network"}],
-                        }
-                    ]
-                }
-            },
-            "devices.classes.0.faults.0.how: the link of a machine with a co-located server",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -150,25 +127,32 @@ def test_what_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"faults": [{"when": {"time": "1s"}, "how": how}]}
-        for how in ("kill", "freeze", {"kind": "slow", "factor": 2})
-    ]
-    + [
-        {
-            "faults": [
-                {"who": {"devices": ["worker-2"]}, "when": {"time": "1s"}, "how": "partition"}
-            ]
-        },
-        {"devices": DEVICES | {"leaves": "3s"}},
-    ],
+    "how",
+    ["kill", "freeze", "stop-network", "partition"]
+    + [{"kind": "slow"} | one for one in ({"factor": 2}, {"uplink": "1mbit"})],
+    ids=str,
 )
-def test_workers_beside_a_server_fail_and_leave(tmp_path: Path, changes: dict[str, Any]) -> None:
-    planned(tmp_path, **changes)
+@pytest.mark.parametrize("who", ["each", {"devices": ["worker-0"]}], ids=str)
+def test_a_worker_beside_a_server_may_fail_as_any_other(tmp_path: Path, how: Any, who: Any) -> None:
+    fault = {"who": who, "when": {"time": "1s"}, "how": how}
+    (rule,) = planned(tmp_path, faults=[fault]).settings.faults.rules
+    assert 0 in rule.devices
+    classes = [{"name": "all", "share": "100%", "faults": [{"when": {"time": "1s"}, "how": how}]}]
+    (rule,) = planned(tmp_path, devices=DEVICES | {"classes": classes}).settings.faults.rules
+    assert list(rule.devices) == [0, 1, 2, 3]
 
 
-def test_a_machines_link_follows_no_trace_yet(tmp_path: Path) -> None:
-    (tmp_path / "rates.csv").write_text("time,uplink\n0,5mbit\n", encoding="utf-8")
-    with pytest.raises(SpecError, match=r"network\.trace: .*cannot follow a trace yet"):
-        load(written(tmp_path, network={"trace": "rates.csv"}))
+def test_a_worker_beside_a_server_arrives_and_leaves(tmp_path: Path) -> None:
+    late = {"name": "late", "number": 2, "arrives": "1s", "leaves": "3s", "returns": "1s"}
+    classes = [late, {"name": "early", "number": 2}]
+    found = planned(tmp_path, devices=DEVICES | {"classes": classes})
+    assert 1 in {one for rule in found.settings.faults.rules for one in rule.devices}
+
+
+def test_a_machines_link_follows_its_workers_trace(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("time,uplink\n0,0\n1,5mbit\n", encoding="utf-8")
+    found = planned(tmp_path, network={"trace": "rates.csv"}, clock="wall")
+    traces = found.settings.followed_traces
+    assert traces[0][0] is not None and traces[0][0].rates == [0, 5_000_000]
+    machine = next(link for link in found.links if link.node == "machine-0")
+    assert machine.uplink == Shape(5_000_000)

@@ -35,6 +35,10 @@ SHARED = SHAPED | {
         {"name": "village", "share": "40%", "uplink": "1mbit"},
     ],
 }
+WIDE_CLUSTERS = [
+    {"name": "one", "share": "60%", "uplink": "20mbit"},
+    {"name": "two", "share": "40%"},
+]
 TRACED = {
     "delay": "5ms",
     "trace": {
@@ -78,6 +82,7 @@ FLOWS = [
     },
 ]
 TO_SERVER = FLOWS[-1] | {"from": "worker-4", "to": "server", "rate": "1.2mbit"}
+SLOW = {"kind": "slow", "uplink": "3mbit", "downlink": "3mbit"}
 AMONG_PEERS = {key: part for key, part in SHARED.items() if key != "server"}
 OTHERS = {"devices": [f"worker-{i}" for i in range(1, 5)]}
 PEER_FAULTS = [
@@ -250,6 +255,25 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "algorithms": [{"name": "asgd"}],
         "devices": {"workers": 5, "servers": 3, "placement": "co-located"},
         "network": SHAPED,
+    },
+    "co-located servers, everything goes wrong": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05, "error_feedback": True}],
+        "devices": {"workers": 5, "servers": 3, "placement": "co-located", "suspect_after": "2s"},
+        # At 2 Mbit/s a machine's uplink is occupied by its server's answers.
+        "network": SHAPED | {"uplink": "30mbit"},
+        "faults": FAULTS,
+    },
+    "co-located servers, traced with jitter, cut off again and again": {
+        "algorithms": [{"name": "adacomp", "ratio": 0.05}],
+        "devices": {"workers": 5, "servers": 3, "placement": "co-located"},
+        "network": TRACED
+        | {key: JITTERED[key] for key in ("delay", "jitter")}
+        | {"clusters": WIDE_CLUSTERS},
+        "faults": [
+            {"when": {"mean_time": "2s"}, "how": "stop-network", "lasting": "100ms"},
+            {"when": {"mean_time": "3s"}, "how": "partition", "lasting": "300ms"},
+            {"when": {"mean_time": "3s"}, "how": SLOW, "lasting": "500ms"},
+        ],
     },
     "aggregators": {
         "algorithms": [{"name": "hierarchical", "ratio": 0.05, "error_feedback": True}],

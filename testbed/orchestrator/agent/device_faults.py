@@ -1,6 +1,8 @@
 """Faults applied by the agent to working nodes and links; see ``DeviceFaults``.
 
 How long a fault lasts, and what two faults on one device add up to, is decided by the orchestrator.
+What strikes the link of a worker with a server on its machine strikes the machine's, so that it is the
+server's as well; what the two send each other crosses no link, and passes.
 Of a link that crosses hosts each host's agent changes the end that it has.
 """
 
@@ -11,6 +13,7 @@ from dataclasses import replace
 
 from pyroute2 import IPRoute
 
+from testbed.device_names import is_worker
 from testbed.faults.slowdown import least
 from testbed.messages.requests import (
     ImpairmentRequest,
@@ -24,7 +27,7 @@ from testbed.messages.requests import (
 from testbed.network import outages
 from testbed.network.building import DEVICE_INDEX
 from testbed.network.fair_queues import FairEgress
-from testbed.network.links import Link, Shape
+from testbed.network.links import Shape
 from testbed.network.netlink import Requests
 from testbed.network.resets import reset_connections
 from testbed.network.shaping import Egress
@@ -52,6 +55,8 @@ class DeviceFaults:
         servers: Sequence[str],
         nodes: Nodes,
         shared: Mapping[Direction, Sequence[tuple[str, str]]] | None = None,
+        *,
+        local: Mapping[str, str] | None = None,
     ) -> None:
         """Take over all links and nodes as planned, without faults.
 
@@ -59,8 +64,21 @@ class DeviceFaults:
             networks: descriptor of the network namespace of each node of this host, by name.
             servers: IPv4 addresses of the devices that others are cut off from.
             shared: the directions of links whose rate pairs of devices share fairly.
+            local: the worker on the machine of each server that has one there.
         """
         self._links = links = {device: network.link(device) for device in network.devices}
+        self._inside = {device: [link.address] for device, link in links.items()}
+        """The addresses at the far end of each device's link: of all devices on its machine."""
+        self._outside: dict[str, list[tuple[str, str]]] = {}
+        """For a worker with a server on its machine, all pairs of addresses that a cut is between."""
+        for server, worker in (local or {}).items():
+            own, beside = links[worker].address, links[server].address
+            machine = links[worker].router
+            links[worker] = next(link for link in network.links if link.node == machine)
+            self._inside[worker] = [own, beside]
+            workers = [network.link(one).address for one in network.devices if is_worker(one)]
+            self._outside[worker] = [(own, other) for other in servers if other != beside]
+            self._outside[worker] += [(beside, other) for other in workers if other != own]
         self._networks = networks
         self._servers = servers
         self._nodes = nodes
@@ -73,7 +91,11 @@ class DeviceFaults:
         self._limits: dict[str, Sequence[int | None]] = {}
         self._traced: dict[str, Sequence[int | None]] = {}
         self._uplinks = {
-            name: _egress(DEVICE_INDEX, link.uplink, (shared or {}).get((link.index, True)))
+            name: _egress(
+                DEVICE_INDEX + (link.index if link.node in network.routers else 0),
+                link.uplink,
+                (shared or {}).get((link.index, True)),
+            )
             for name, link in links.items()
         }
         self._downlinks = {
@@ -111,11 +133,11 @@ class DeviceFaults:
         marked: set[str],
         devices: Sequence[str],
         mark: bool,
-        change: Callable[[Link, bool], None],
+        change: Callable[[str, bool], None],
     ) -> None:
         for device in devices:
             if (device in marked) is not mark:
-                change(self._links[device], mark)
+                change(device, mark)
                 marked ^= {device}
 
     def isolate(self, devices: Sequence[str]) -> None:
@@ -136,25 +158,32 @@ class DeviceFaults:
             with inside_network(self._networks[device]):
                 reset_connections(addresses)
 
-    def _set_link(self, link: Link, down: bool) -> None:
+    def _set_link(self, device: str, down: bool) -> None:
+        link = self._links[device]
         if link.router in self._networks:
             mtu = None if link.node in self._networks else INNER_MTU
+            beyond = [one for one in self._inside[device] if one != link.address]
             with inside_network(self._networks[link.router]):
-                outages.set_link(link, up=not down, mtu=mtu)
+                outages.set_link(link, up=not down, mtu=mtu, beyond=beyond)
         elif link.node in self._networks:
             with inside_network(self._networks[link.node]):
                 outages.set_carrier(there=not down)
 
-    def _set_cut(self, link: Link, cut: bool) -> None:
+    def _set_cut(self, device: str, cut: bool) -> None:
+        link = self._links[device]
+        pairs = self._outside.get(device) or [
+            (link.address, server) for server in self._servers if server != link.address
+        ]
         with inside_network(self._networks[link.router]):
-            for server in self._servers:
-                pair = link.router, min(link.address, server), max(link.address, server)
-                # Peers are cut off from each other by either of the two.
+            for one, other in pairs:
+                pair = link.router, min(one, other), max(one, other)
+                # Two devices that are both cut off, peers or those on machines with servers, are cut
+                # off from each other by either of the two.
                 before = self._cuts[pair]
                 self._cuts[pair] += 1 if cut else -1
-                if server != link.address and not (before and self._cuts[pair]):
-                    outages.drop(add=cut, source=link.address, destination=server)
-                    outages.drop(add=cut, source=server, destination=link.address)
+                if not (before and self._cuts[pair]):
+                    outages.drop(add=cut, source=one, destination=other)
+                    outages.drop(add=cut, source=other, destination=one)
 
     def _set_rates(self, device: str) -> None:
         rate = self._rate(device, up=True)
@@ -183,8 +212,8 @@ class DeviceFaults:
         for device in devices:
             if (router := self._links[device].router) in self._networks:
                 by_router.setdefault(router, []).append(device)
-            if device in self._networks:
-                with inside_network(self._networks[device]):
+            if (node := self._links[device].node) in self._networks:
+                with inside_network(self._networks[node]):
                     self._add_rates(self._uplinks, [device], up=True)
         for router, below in by_router.items():
             with inside_network(self._networks[router]):
@@ -208,12 +237,12 @@ class DeviceFaults:
     def _set_silent(self, device: str, *, up: bool, silent: bool) -> None:
         """Drop all packets of a direction, or pass them again; call it inside the device's router."""
         if ((device, up) in self._silent) is not silent:
-            own = self._links[device].address
-            source, destination = (own, None) if up else (None, own)
-            outages.drop(add=silent, source=source, destination=destination)
+            for own in self._inside[device]:
+                source, destination = (own, None) if up else (None, own)
+                outages.drop(add=silent, source=source, destination=destination)
             self._silent ^= {(device, up)}
 
     def _set_uplink(self, device: str, shape: Shape) -> None:
-        if device in self._networks:
-            with inside_network(self._networks[device]), IPRoute() as netlink:
+        if (node := self._links[device].node) in self._networks:
+            with inside_network(self._networks[node]), IPRoute() as netlink:
                 self._uplinks[device].change(netlink, shape)

@@ -70,7 +70,10 @@ class RunNetwork:
         self._report = report
         self._guard = links.guard
         called = [network.link(device).address for device in plan["cut_from"]]
-        self._faults = DeviceFaults(network, networks, called, nodes, queues.fair)
+        self._faults = DeviceFaults(
+            network, networks, called, nodes, queues.fair, local=queues.local
+        )
+        self._beside = {worker: server for server, worker in queues.local.items()}
         self._sockets = SocketLedgers(plan.get("sockets", ()), networks)
         with ExitStack() as begun:
             background = plan.get("background")
@@ -133,6 +136,8 @@ class RunNetwork:
         self._faults.serve(request)
         if isinstance(request, SetLink) and self._background:
             self._background.link(request.device, request.up)
+            if (server := self._beside.get(request.device)) is not None:
+                self._background.link(server, request.up)
 
     def send_background(self, *, begin: bool) -> None:
         """Begin the background traffic or end it for good."""

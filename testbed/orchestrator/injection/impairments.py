@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from testbed.faults.fault import Fault
 from testbed.faults.slowdown import Pace, least
-from testbed.messages.fault_changes import Kind
+from testbed.messages.fault_changes import UNREACHABLE, Kind
 from testbed.messages.requests import (
     FreezeDevice,
     LimitProcessors,
@@ -71,24 +71,34 @@ class Impairment:
 class Impairments:
     """The impairments of all devices of a run that faults may strike."""
 
-    def __init__(self, names: Mapping[int, str], ask: Ask, *, wall: bool) -> None:
+    def __init__(
+        self, names: Mapping[int, str], ask: Ask, *, wall: bool, co_located: int = 0
+    ) -> None:
         """Start with all devices as planned.
 
         Args:
             names: the devices' names by number.
             wall: True under the wall clock; under the virtual clock nothing is slowed down for real.
+            co_located: the number of workers, the first ones, with a server on their machine. Under the
+                virtual clock its link stays up for real: the server has to obey the clock meanwhile.
         """
         self._names = names
         self._ask = ask
         self._wall = wall
+        self._co_located = co_located
         self._faults: dict[int, list[Fault]] = {number: [] for number in names}
         self._now = dict.fromkeys(names, Impairment())
 
     def begin(self, fault: Fault, devices: Sequence[int]) -> None:
         """Apply a fault to devices; kills are not handled here."""
         for device in devices:
-            self._faults[device].append(fault)
+            if self.is_real(fault, device):
+                self._faults[device].append(fault)
         self._settle(devices)
+
+    def is_real(self, fault: Fault, device: int) -> bool:
+        """Return True if a fault of a device is carried out, and not only computed by the clock."""
+        return self._wall or fault.kind not in UNREACHABLE or device >= self._co_located
 
     def end(self, fault: Fault, devices: Sequence[int]) -> None:
         """Undo a fault on those of the devices on which it is still active."""

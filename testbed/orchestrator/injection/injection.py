@@ -23,13 +23,13 @@ from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_nu
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
 from testbed.faults.schedule import Schedule, TimedFault
-from testbed.messages.fault_changes import FaultChange, Kind, RecordedChange
+from testbed.messages.fault_changes import UNREACHABLE, FaultChange, Kind, RecordedChange
 from testbed.orchestrator.injection.agenda import Agenda, Clock, TrainingClock
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers, Start
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.orchestrator.injection.reachability import UNREACHABLE, Reachability
+from testbed.orchestrator.injection.reachability import Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
@@ -79,7 +79,8 @@ class Injection:
         self._wall = settings.timing.clock == "wall"
         self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
-        self._impairments = Impairments(names, ask, wall=self._wall)
+        self._co_located = settings.network.co_located
+        self._impairments = Impairments(names, ask, wall=self._wall, co_located=self._co_located)
         self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
         self._servers = {
             (number := server_number(index)): KilledServer(
@@ -89,7 +90,9 @@ class Injection:
         }
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
-        self._struck = Reachability(names, self._workers, self._impairments, self._agenda)
+        self._struck = Reachability(
+            names, self._workers, self._impairments, self._agenda, co_located=self._co_located
+        )
         self._futility = Futility("step" if self._are_peers else "push")
         self._updates = settings.training.updates
         self._version = self._reached = 0
@@ -274,8 +277,7 @@ class Injection:
         self._over = True
         self._agenda.clear()
         self._rates.release()
-        for number in self._names:
-            self._release(number)
+        self._release_all()
 
     # -- the server
 
@@ -386,8 +388,7 @@ class Injection:
 
     def _release_if_all_are_lost(self) -> None:
         if self._wall and all(map(self._struck.is_lost, self._names)):
-            for number in self._names:
-                self._release(number)  # so that the server finds that no worker is left
+            self._release_all()  # so that the server finds that no worker is left
             self._tell_given_up(self._names)
 
     def _tell_given_up(self, numbers: Iterable[int]) -> None:
@@ -407,7 +408,10 @@ class Injection:
             return
         self._impairments.end(fault, devices)
         if fault.kind in UNREACHABLE and fault.duration is not None:
-            for number in devices:
+            ended = [number for number in devices if self._impairments.is_real(fault, number)]
+            # The outage of a server's machine was one of every worker's connection with that server.
+            of_server = min(ended, default=self._co_located) < self._co_located
+            for number in self._names if of_server else ended:
                 self._workers.end_outage(number, fault.duration)
 
     def _kill(self, number: int) -> None:
@@ -421,18 +425,24 @@ class Injection:
         others = self._struck.others if self._are_peers else None
         self._workers.bring_back(self.server_kills, others)
 
-    def _release(self, number: int) -> None:
-        """Undo what would keep a worker from hearing of the end, and kill it if it could not."""
+    def _release_all(self) -> None:
+        """Undo what would keep workers from hearing of the end, and kill those that could not."""
         kinds: tuple[Kind, ...] = ("freeze", *UNREACHABLE)
-        if self._are_peers and not self._wall:
-            # Who learns of the end is a part of the result: those that are not stopped any more.
-            deaf, connecting = self._impairments.has(number, kinds), False
-        else:
-            deaf = self._struck.is_deaf(number, kinds)
-            connecting = self._workers.is_connecting(number)
-        # Before the kill, so that the last packets of a killed worker's kernel reach the server.
-        self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
-        if number == self._evaluated:  # it has to pass its models on
-            self._impairments.forget(number, ("freeze",))
-        elif self._workers.is_alive(number) and (deaf or connecting):
-            self._kill(number)
+        killed = []
+        for number in self._names:
+            if self._are_peers and not self._wall:
+                # Who learns of the end is a part of the result: those that are not stopped any more.
+                deaf, connecting = self._impairments.has(number, kinds), False
+            else:
+                deaf = self._struck.is_deaf(number, kinds)
+                connecting = self._workers.is_connecting(number)
+            if number != self._evaluated and (deaf or connecting):
+                killed.append(number)
+        # Before the kills, so that the last packets of a killed worker's kernel reach every server.
+        for number in self._names:
+            self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
+            if number == self._evaluated:  # it has to pass its models on
+                self._impairments.forget(number, ("freeze",))
+        for number in killed:
+            if self._workers.is_alive(number):
+                self._kill(number)

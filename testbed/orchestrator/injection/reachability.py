@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from testbed.faults.fault import Fault
-from testbed.messages.fault_changes import Kind
+from testbed.messages.fault_changes import UNREACHABLE, Kind
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers
-
-UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
-"""Kinds of faults during which a device can neither send nor receive."""
 
 
 class Reachability:
@@ -25,12 +22,21 @@ class Reachability:
         workers: KillableWorkers,
         impairments: Impairments,
         agenda: Agenda,
+        *,
+        co_located: int = 0,
     ) -> None:
+        """Start with all of them reachable.
+
+        Args:
+            co_located: the number of workers, the first ones, with a server on their machine: what cuts
+                its link cuts every worker off from that server.
+        """
         self._names = names
         self.told_others: dict[int, Sequence[int]] = {}
         self._workers = workers
         self._impairments = impairments
         self._agenda = agenda
+        self._beside_servers = range(co_located)
 
     def can_be_struck(self, number: int) -> bool:
         """Return True if a fault may strike a worker: it is neither killed nor lost."""
@@ -44,10 +50,18 @@ class Reachability:
         return alive or fault.kind != "freeze"
 
     def is_lost(self, number: int) -> bool:
-        """Return True if a worker can never send again: killed, frozen or disconnected for good."""
+        """Return True if a worker can never push again: killed, frozen or disconnected for good."""
         if self._workers.is_killed_for_good(number):
             return self.never_returns(number)
-        return self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+        for_good = self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+        return for_good or self._is_a_server_cut_off(for_good=True)
+
+    def _is_a_server_cut_off(self, *, for_good: bool = False) -> bool:
+        """Return True if the machine's link of a server that is beside a worker is down, or cut."""
+        return any(
+            self._impairments.has(number, UNREACHABLE, for_good=for_good)
+            for number in self._beside_servers
+        )
 
     def never_returns(self, number: int) -> bool:
         """Return True if a worker is dead for good: no kill of it ends, or its host is lost."""
@@ -55,8 +69,9 @@ class Reachability:
         return is_dead and (self._workers.is_gone(number) or not returns)
 
     def is_deaf(self, number: int, kinds: Sequence[Kind]) -> bool:
-        """Return True if a worker cannot receive, under faults of some kinds or after an outage."""
-        return self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
+        """Return True if a worker cannot receive all, under faults of some kinds or after an outage."""
+        struck = self._impairments.has(number, kinds) or self._workers.is_unsettled(number)
+        return struck or self._is_a_server_cut_off()
 
     def others(self, number: int) -> Sequence[int]:
         """Return the peers that a peer calls as it comes back."""

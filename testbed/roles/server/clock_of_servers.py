@@ -27,7 +27,7 @@ from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
 from testbed.faults.schedule import Schedule
 from testbed.messages import clock_requests
-from testbed.messages.fault_changes import FaultChange, Kind
+from testbed.messages.fault_changes import UNREACHABLE, FaultChange
 from testbed.messages.reports import (
     CheckpointBegun,
     FaultReported,
@@ -48,9 +48,6 @@ from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
 from testbed.training.times import Times
 from testbed.updates import Layout
-
-STOPPING: tuple[Kind, ...] = ("freeze", "stop-network", "partition")
-"""Kinds of faults during which nothing arrives from a worker."""
 
 
 class ClockOfServers:
@@ -128,11 +125,22 @@ class ClockOfServers:
             few = too_few(self._services[0])
             self._report.event("error", clock.why_it_ended if few is None else few.text)
         clock.drain()
-        unreachable = sorted(self._active_faults.under(STOPPING))
+        unreachable = self._unreachable()
         for server, service in zip(self._servers, self._services, strict=True):
             server.ask(clock_requests.EndTraining(service.ledger, unreachable))
         for channel in self._orders:
             channel.give(OrderKind.STOP)
+
+    def _unreachable(self) -> list[int]:
+        """Return the workers from which nothing arrives now.
+
+        A machine's link that a server has as well stays up for real: the clock alone holds what crosses
+        it, as the server has to answer meanwhile.
+        """
+        co_located = self._settings.network.co_located
+        cut_off = self._active_faults.under(UNREACHABLE)
+        frozen = self._active_faults.under({"freeze"})
+        return sorted(frozen | {worker for worker in cut_off if worker >= co_located})
 
     def _report_use(self) -> None:
         """Report what devices have done until a version is to be evaluated, if that has an energy."""

@@ -17,6 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from testbed.channel import Channel, ReceivedMessage
+from testbed.device_names import is_server
 from testbed.messages.agent_reports import (
     EVENTS,
     CountersSampled,
@@ -102,11 +103,26 @@ class Harness:
         uplinks: dict[str, int] | None = None,
         capture: Path | None = None,
         metrics: bool = False,
+        machine: tuple[str, str] | None = None,
     ) -> None:
+        """Build the network of some devices.
+
+        Args:
+            machine: a server and a worker that are behind one link, that of machine-0.
+        """
         links = [
-            asdict(Link(device, i, Shape((uplinks or {}).get(device))))
+            asdict(
+                Link(
+                    device,
+                    i,
+                    Shape((uplinks or {}).get(device)),
+                    router="machine-0" if machine and device in machine else CORE,
+                )
+            )
             for i, device in enumerate(devices)
         ]
+        if machine:
+            links.append(asdict(Link("machine-0", len(devices))))
         traffic: PlannedTraffic = {
             "directory": str(capture),
             "capture": capture is not None,
@@ -118,11 +134,12 @@ class Harness:
         plan: PlannedNetwork = {
             "devices": [{"name": device} for device in devices],
             "captured": [devices[0]],
-            "cut_from": [devices[0]],
+            "cut_from": [name for name in devices if is_server(name)],
             "counted": [devices[0]],
             "uncounted": [devices[1]],
+            "local": dict([machine] if machine else ()),
             "sysctls": dict(OF_ROLES),
-            "routers": [CORE],
+            "routers": [CORE, *(["machine-0"] if machine else ())],
             "links": links,
             "shared": [],
             "traffic": traffic,

@@ -97,6 +97,39 @@ def test_an_outage_affects_one_device_and_ends(agent: Harness, how: str) -> None
         assert back_again[ADDRESSES["worker-0"]] > 10
 
 
+@pytest.mark.parametrize("how", ["link", "cut", "trace"])
+def test_a_fault_of_a_machines_link_is_its_servers_as_well(agent: Harness, how: str) -> None:
+    """What the two on the machine send each other passes; the other server is not struck at all."""
+    names = ["server-0", "evaluator", "worker-0", "worker-1", "server-1"]
+    agent.network(*names, machine=("server-0", "worker-0"))
+    address = {name: f"10.77.0.{2 * i + 1}" for i, name in enumerate(names)}
+    for server in ("server-0", "server-1"):
+        agent.start(server, what="gather")
+        agent.until(agent.report, lambda m: "listening" in m.fields)
+    agent.start("worker-0", what="pump", to=address["server-0"])
+    agent.until(agent.report, lambda m: m.fields["from"] == address["worker-0"])
+    agent.start("worker-1", what="pump", to=address["server-0"])
+    agent.until(agent.report, lambda m: m.fields["from"] == address["worker-1"])
+    changes: dict[str, tuple[Request, Request]] = {
+        "link": (SetLink("worker-0", up=False), SetLink("worker-0", up=True)),
+        "cut": (SetPartition(["worker-0"], cut=True), SetPartition(["worker-0"], cut=False)),
+        "trace": (
+            SetTracedRates({"worker-0": (0, 0)}),
+            SetTracedRates({"worker-0": (None, None)}),
+        ),
+    }
+    out, back = changes[how]
+    for _ in range(2):  # twice: the first time must leave no trace
+        asked(agent, out)
+        asked(agent, out)
+        during = heard(agent, 0.6, address["worker-0"])
+        assert during[address["worker-1"]] == 0
+        assert during[address["worker-0"]] > 10
+        asked(agent, back)
+        agent.until(agent.report, lambda m: m.fields["from"] == address["worker-1"])
+        assert heard(agent, 0.6, address["worker-1"])[address["worker-1"]] > 10
+
+
 @pytest.mark.parametrize("how", ["link", "cut"])
 def test_nothing_answers_for_a_device_that_is_cut_off(agent: Harness, how: str) -> None:
     agent.network("server", "evaluator", "worker-0")

@@ -30,8 +30,10 @@ from testbed.runs.deduplication import Deduplication
 from testbed.runs.ending import EndError
 from testbed.telemetry.run_log import RunLog
 from testbed.telemetry.update_rows import UPDATE
+from testbed.training.settings import Settings
 from tests.roles.server.test_server import settings
 
+NAMES = ("worker-0", "worker-1", "worker-2")
 Make = Callable[..., tuple[Injection, list[Request]]]
 
 
@@ -57,11 +59,14 @@ def rule(index: int, fault: Fault, time: float) -> FaultRule:
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Make:
     def made(
-        *rules: FaultRule, names: Sequence[str] = ("worker-0", "worker-1"), **changes: Any
+        *rules: FaultRule,
+        names: Sequence[str] = ("worker-0", "worker-1"),
+        change: Callable[[Settings], Settings] = lambda one: one,
+        **changes: Any,
     ) -> tuple[Injection, list[Request]]:
         asked: list[Request] = []
         injection = Injection(
-            settings(rules=rules, **changes),
+            change(settings(rules=rules, **changes)),
             dict(enumerate(names)),
             ask=asked.append,
             start=lambda device, role: asked.append(StartRole(device, role)),
@@ -284,6 +289,46 @@ def test_training_ends_while_tcp_suffers_from_an_outage(
     injection.release()
     link = [SetLink("worker-0", up) for up in (False, True)]
     assert asked == link + [KillDevice("worker-0")] * killed
+
+
+def beside_servers(settings: Settings) -> Settings:
+    """Return settings in which both workers have a server on their machine."""
+    network = replace(settings.network, server_addresses=["10.0.0.1", "10.0.0.2"], co_located=2)
+    return replace(settings, network=network)
+
+
+def test_the_outage_of_a_machine_with_a_server_is_every_workers(make: Make, clock: Clock) -> None:
+    injection, asked = make(
+        rule(0, Fault(0, "stop-network", 1.0), 1.0), names=NAMES, workers=3, change=beside_servers
+    )
+    injection.training(clock.now - 1)
+    injection.turn()
+    clock.now += 0.5
+    injection.release()
+    # All links are up before any is killed, so that each connection ends at once.
+    assert asked == [SetLink("worker-0", False), SetLink("worker-0", True), *map(KillDevice, NAMES)]
+
+
+def test_no_update_follows_when_a_server_is_cut_off_for_good(make: Make, clock: Clock) -> None:
+    injection, asked = make(
+        rule(0, Fault(0, "stop-network"), 1.0), names=NAMES, workers=3, change=beside_servers
+    )
+    injection.training(clock.now - 1)
+    injection.turn()
+    assert asked[1:] == [SetLink("worker-0", True), *map(KillDevice, NAMES)]
+
+
+def test_by_the_virtual_clock_a_machine_with_a_server_stays_linked(
+    make: Make, clock: Clock
+) -> None:
+    """Its server has to answer the clock; a worker's own link goes down for real."""
+    injection, asked = make(names=NAMES, workers=3, clock="virtual", change=beside_servers)
+    injection.training(clock.now)
+    for phase in ("begin", "end"):
+        injection.reported(Fault(0, "partition", 1.0).record(phase, [0], 1.0, 1))
+        injection.reported(Fault(1, "stop-network", 1.0).record(phase, [2], 1.0, 1))
+    injection.release()
+    assert asked == [SetLink("worker-2", False), SetLink("worker-2", True), KillDevice("worker-2")]
 
 
 def test_the_coordinator_learns_which_peers_were_killed_after_training(
