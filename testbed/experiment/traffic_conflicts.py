@@ -6,7 +6,7 @@ from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.problems import did_you_mean
 from testbed.experiment.program_contents import AnyContents
-from testbed.experiment.sections.section import Conflict
+from testbed.experiment.sections.section import Conflict, Section
 from testbed.experiment.sections.traffic_between import MOST_FLOWS
 
 _KEY = "traffic_between"
@@ -54,8 +54,23 @@ def of_flows(contents: Contents) -> list[Conflict]:
     found = of_traffic_between(contents, (*servers, *workers))
     machines = zip(servers, workers[: contents.devices.co_located], strict=False)
     beside = {frozenset(pair) for pair in machines}
-    return found + [
+    found += [
         ((_KEY, i), f"{flow.from_} and {flow.to} are on one machine, and no link is between them")
         for i, flow in enumerate(contents.traffic_between)
         if frozenset((flow.from_, flow.to)) in beside
     ]
+    if contents.traffic_between and beside and contents.clock == "virtual":
+        text = (
+            "under the virtual clock background traffic does not follow the trace of a machine with a "
+            f"server: give the link a rate, or take {_KEY} out"
+        )
+        classes = [
+            (("devices", "classes", i), one) for i, one in enumerate(contents.devices.classes)
+        ]
+        sections: list[tuple[tuple[str | int, ...], Section]] = [(("network",), contents.network)]
+        found += [
+            ((*path, "trace"), text)
+            for path, one in (*sections, *classes)
+            if getattr(one, "trace", None) is not None
+        ]
+    return found

@@ -151,3 +151,14 @@ def test_a_run_whose_clock_computes_its_flows_sends_none(tmp_path: Path) -> None
         (planned,) = plan(load(written(tmp_path, virtual | {"clock": clock})))
         assert planned.background
         assert ("background" in agent_network.links(planned, tmp_path)) is is_sent
+
+
+def test_flows_do_not_follow_the_trace_of_a_machine_with_a_server(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("time,uplink,downlink\n0,3mbit,3mbit\n5,1mbit,1mbit\n")
+    together = {"devices": {"workers": 3, "servers": 2, "placement": "co-located"}}
+    traced = {"network": {"trace": {"file": str(tmp_path / "rates.csv"), "repeat": "10s"}}}
+    beside = ALGORITHM | TIMED | traced | {"traffic_between": [FLOW]}
+    load(written(tmp_path, beside | together))  # the wall clock
+    load(written(tmp_path, beside | {"clock": "virtual"}))  # no machine has both
+    with pytest.raises(SpecError, match=r"network\.trace: under the virtual clock background traf"):
+        load(written(tmp_path, beside | together | {"clock": "virtual"}))
