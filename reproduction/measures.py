@@ -19,7 +19,7 @@ from reproduction.runs import RunsOfLines, Setting
 from reproduction.series import Scale, Series
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-MOMENTS = 200
+MOMENTS = 120
 """Points of a curve over time that is the mean of several seeds."""
 COSTS = ("iteration", "time", "payload_bytes", "wire_bytes")
 """The costs of a run: updates, seconds, bytes."""

@@ -5,7 +5,12 @@ Xu, Neglia, Sebastianelli: *Dynamic backup workers for parallel machine learning
 """
 
 from reproduction.paper import Paper
-from reproduction.papers.dbw.lines import ALPHA_OF_FIG4, ALPHA_OF_INGRESS, REPOSITORY
+from reproduction.papers.dbw.lines import (
+    ALPHA_OF_FIG4,
+    ALPHA_OF_INGRESS,
+    REPOSITORY,
+    WAITED_FOR_OF_INGRESS,
+)
 from reproduction.papers.dbw.parts import AT_CPU, AT_PAPER, FIG7
 from reproduction.papers.dbw.scales import CPU, PAPER_SCALE, TINY
 from testbed.experiment.spec import Spec
@@ -23,7 +28,12 @@ def _unshown(spec: Spec) -> tuple[str, ...]:
     of_fig4 = spec.name in ("dbw-dynamic", "dbw-static")
     alpha = getattr(spec.compute, "alpha", None)
     of_accuracy = spec.name in _OF_ACCURACY or (of_fig4 and alpha == ALPHA_OF_FIG4)
-    of_traffic = spec.name in _OF_TRAFFIC or (of_fig4 and alpha == ALPHA_OF_INGRESS)
+    of_traffic = spec.name in _OF_TRAFFIC or (
+        of_fig4
+        and alpha == ALPHA_OF_INGRESS
+        and spec.algorithms[0].label != "b-dbw"
+        and getattr(spec.algorithms[0], "wait_for", None) in WAITED_FOR_OF_INGRESS
+    )
     unshown = () if of_accuracy else ("accuracy",)
     return (*unshown, "loss", *(() if of_traffic else ("payload_bytes", "wire_bytes")))
 

@@ -82,8 +82,14 @@ ADASYNC_ALPHAS = (0.1, 1, 0.2, 0.5)
 FIG10 = _study("adasync", Key("compute.alpha", ADASYNC_ALPHAS, "α")).lines(
     {"dbw": "DBW", "adasync": "AdaSync"}
 )
+WAITED_FOR_OF_INGRESS = (None, 8, 16)
+"""The k of the page on ingress; None: DBW's own."""
 INGRESS = (
-    *(one for one in at(ALPHA_OF_INGRESS) if one.name in ("dbw-1", "static-1-8", "static-1-16")),
+    *(
+        one
+        for one in at(ALPHA_OF_INGRESS)
+        if one.name in ("dbw-1", *(f"static-1-{k}" for k in WAITED_FOR_OF_INGRESS if k))
+    ),
     *_study("ingress-pull").lines({"dbw-pull": "DBW by Pull"}),
     *_study("ingress").lines({"asgd": "ASGD", "adacomp-0.01": "AdaComp, c = 0.01"}),
 )
