@@ -31,7 +31,7 @@ import yaml
 from bench.agree import SPECS, of_parts
 from bench.golden_cells import cells
 from bench.mixtures import SIMULATION_LIMIT, carry_out, mixture, records
-from bench.networks import Experiment, write_graph
+from bench.networks import FOUND, Experiment, write_graph
 from bench.peer_mixtures import of_peers
 from testbed.experiment.labels import labels
 from testbed.experiment.spec import Spec
@@ -39,8 +39,6 @@ from testbed.experiment.spec import Spec
 FILE = Path(__file__).with_suffix(".jsonl")
 SEEDS = range(1, 201)
 """The seeds of each kind of mixture."""
-FOUND = (2062,)
-"""Later seeds of mixtures of workers that have failed once."""
 _TELL_PERIOD = 30.0
 """Seconds between two lines of progress."""
 

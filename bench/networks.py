@@ -18,13 +18,11 @@ Experiment: TypeAlias = dict[str, Any]
 """The keys of an experiment file."""
 GRAPH_FILE = "{name}.json"
 """The graph of an experiment, by its name; ``write_graph`` makes it."""
-LAST_OF_GOLDEN = 200
-"""The last seed whose mixtures' results are in ``bench/golden.jsonl``, and stay as they are."""
+FOUND = (2062,)
+"""Late seeds of mixtures of workers that have failed once."""
+_LAST_AS_BEFORE = 300
 _RATES = {"wall": ("200mbit", "500mbit", "1gbit"), "virtual": ("20mbit", "50mbit", "200mbit")}
 """The rates of shared links, by the clock."""
-GOLDEN = 300
-"""Seeds up to this one, of which ``bench/golden.jsonl`` has some, draw as before there were faults of
-machines' links, and arrivals and departures beside servers."""
 _TOPOLOGIES = ("sndlib/abilene", "sndlib/nobel-germany", "sndlib/germany50")
 
 
@@ -41,7 +39,16 @@ def with_network(made: Experiment, seed: int, kind: str | None = None) -> Experi
     draw = np.random.default_rng([1616, seed])
     drawn = list(KINDS)[int(draw.integers(len(KINDS)))]
     made = KINDS[kind or drawn](made, draw)
-    return _of_several_servers(made, draw) if seed > LAST_OF_GOLDEN else made
+    return made if draws_as_before(seed) else _of_several_servers(made, draw)
+
+
+def draws_as_before(seed: int) -> bool:
+    """Return True of the seeds among which those of ``bench/golden.jsonl`` are.
+
+    They draw neither several servers with aggregators, nor faults of machines' links, nor arrivals and
+    departures beside servers: what the file holds would be of other experiments.
+    """
+    return seed <= _LAST_AS_BEFORE or seed in FOUND
 
 
 def write_graph(made: Experiment, folder: Path) -> Experiment:
@@ -126,7 +133,7 @@ def _co_located(made: Experiment, draw: np.random.Generator) -> Experiment:
     Under the wall clock the workers' own links get no rate: over 20 Mbit/s a server would send fifty
     workers its part for longer than it waits.
     """
-    if made["seed"] <= GOLDEN:
+    if draws_as_before(made["seed"]):
         made = made | {"faults": [rule for rule in made["faults"] if rule.get("who") == "server"]}
     if made["clock"] == "wall":
         made = made | {"network": {}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.networks import GOLDEN, Experiment
+from bench.networks import Experiment, draws_as_before
 
 SHARE = 0.5
 """The part of the experiments in which devices arrive or leave."""
@@ -19,7 +19,7 @@ def with_presence(
     """Return an experiment some of whose devices may arrive late, leave, and return.
 
     Some devices are there from the beginning to the end. Experiments of peers stay as they are, and
-    those of co-located servers whose seeds are among ``networks.GOLDEN``.
+    those of co-located servers whose seeds draw as before (``networks.draws_as_before``).
 
     Args:
         made: the experiment, with its network.
@@ -30,7 +30,7 @@ def with_presence(
     """
     draw = np.random.default_rng([1717, seed])
     workers, servers = made["devices"]["workers"], made["devices"].get("placement")
-    alone = servers == "co-located" and made["seed"] <= GOLDEN
+    alone = servers == "co-located" and draws_as_before(made["seed"])
     if draw.random() >= share or alone or workers < 2:
         return made
 
