@@ -201,7 +201,7 @@ def mesh_clock(
 ) -> MeshClock:
     """Return the clock of a run of peers, with its faults if there are any."""
     clock = MeshClock(service, stage, Mesh.of(settings, busy))
-    schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+    schedule = settings.schedule()
     if schedule.rules:
         add_faults(clock, service, stage, schedule)
     return clock

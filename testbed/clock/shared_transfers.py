@@ -14,11 +14,6 @@ because of that, so the order of events stays conservative. (A peer reports what
 Where the rate of a device's link changes by itself, as it follows a trace or background flows take of
 it, the next change is known, and counts as an end of a transfer: a change comes before what ends at its
 moment. Links on which nothing is on its way are left alone.
-
-The background flows of a pair of devices share links as one more flow would, which never ends. Where
-these two devices talk to each other anyway, and the worker to no other, they are the companion of the
-message on its way (``testbed.clock.flows``). How much of them enters changes by itself, too; while no
-message is on its way that is caught up with later.
 """
 
 import heapq
@@ -30,19 +25,16 @@ from dataclasses import dataclass, field, replace
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock import flows
 from testbed.clock.background import Background, OwnLink
+from testbed.clock.background_bundles import Bundle, Bundles
 from testbed.clock.background_rates import RestOfRate, Taking
 from testbed.clock.conversations import Conversations, PeerConversations, Way, conversations
 from testbed.clock.device_links import DeviceLink, DeviceLinks
 from testbed.clock.flows import Flows
 from testbed.clock.lines import route_delay
 from testbed.clock.transfers import Jitter
-from testbed.device_names import server_index
 from testbed.network.segments import wire_bytes
 from testbed.training.settings import Settings
 from testbed.wire.frames import HEADER
-
-_ROUNDING = 1e-9
-"""The part of background traffic that does not pass a link, but is put down to rounding."""
 
 
 @dataclass(slots=True)
@@ -79,41 +71,14 @@ class _Queue:
     held: float | None = None
 
 
-@dataclass(slots=True)
-class _Bundle:
-    """The background flows of one pair of devices over shared links.
-
-    Attributes:
-        places: their places among the run's flows.
-        links: the numbers of the links that they pass.
-        way: the way of the messages with which they share what their devices have; None: of none.
-        alone: the number of the flow that they are while no such message is on its way.
-        wants: what enters the shared links, in bit/s.
-        change: when that changes by itself next, in seconds.
-        since: the time up to which they are counted.
-        counted: the bits that had passed the links by then.
-        beside: those of them that passed beside messages that have ended.
-    """
-
-    places: list[int]
-    links: tuple[int, ...]
-    way: Way | None
-    alone: int
-    wants: float = 0.0
-    change: float = 0.0
-    since: float = 0.0
-    counted: float = 0.0
-    beside: float = 0.0
-
-
-STORED: tuple[type, ...] = (Transfer, DeviceLink, _Queue, _Bundle, Jitter, *flows.STORED)
+STORED: tuple[type, ...] = (Transfer, DeviceLink, _Queue, Bundle, Jitter, *flows.STORED)
 """The classes in a state, besides plain values and arrays."""
 
 
 class SharedTransfers(Stateful):
     """All transfers of one run."""
 
-    not_saved = frozenset({"_conversations", "_over", "_links_of", "_background", "_bundle_of"})
+    not_saved = frozenset({"_conversations", "_over", "_links_of"})
 
     def __init__(
         self,
@@ -133,19 +98,10 @@ class SharedTransfers(Stateful):
             passed = (*of_devices.numbers(way), *(route.up if up else route.down))
             self._queues[way] = _Queue(passed, delay, jitter=jitter)
         self._conversations = talking
-        rates = of_devices.rates
-        self._flows = Flows([*rates, 0.0], of_devices.shared)
-        self._background = background
-        self._bundles: list[_Bundle] = []
-        self._bundle_of: dict[Way, int] = {}
-        for ends, places in background.bundles(settings.network.flow_routes) if background else ():
-            shares_with = _way_of(talking, *ends)
-            if shares_with is not None:
-                self._bundle_of[shares_with] = len(self._bundles)
-            # The last link is one over which no message goes.
-            links = (*settings.network.flow_routes[places[0]], len(rates))
-            alone = self._flows.begin(0.0, links, 1.0)
-            self._bundles.append(_Bundle(places, links, shares_with, alone))
+        # The last link is closed.
+        self._flows = Flows([*of_devices.rates, 0.0], of_devices.shared)
+        routes, closed = settings.network.flow_routes, len(of_devices.rates)
+        self._bundles = Bundles(background, talking, routes, self._flows, closed)
         self._of_flow: dict[int, Way] = {}
         # The bytes over each way of the transfers that have ended, or were given up.
         self._passed = dict.fromkeys(self._queues, 0)
@@ -154,7 +110,7 @@ class SharedTransfers(Stateful):
 
     def begin(self, now: float, transfer: Transfer) -> None:
         """Send a message as soon as all earlier ones of its conversation and direction have left."""
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         queue = self._queues[transfer.conversation, transfer.up]
         queue.transfers.append(transfer)
         if len(queue.transfers) == 1:
@@ -170,12 +126,7 @@ class SharedTransfers(Stateful):
                 if own.course is not None:
                     own.at = now
                     self._change_link(now, one)
-            beside = 0.0
-            if way in self._bundle_of:
-                bundle = self._bundles[self._bundle_of[way]]
-                self._flows.set_beside(now, bundle.alone, 0.0)
-                beside = bundle.wants
-            queue.flow = self._flows.begin(now, queue.route, _bits(size), beside=beside)
+            queue.flow = self._bundles.begin(now, way, queue.route, _bits(size))
             self._of_flow[queue.flow] = way
             for one in self._links_of[way]:
                 self._await_step(one)
@@ -183,9 +134,8 @@ class SharedTransfers(Stateful):
     def _flows_on(self, one: OwnLink) -> list[int]:
         """Return the flows on a direction of a device's link, in the order in which they began."""
         queues = (self._queues[way] for way in self._over[one])
-        number = self._links[one].number
-        beside = [bundle.alone for bundle in self._bundles if number in bundle.links]
-        return sorted([*beside, *(queue.flow for queue in queues if queue.flow is not None)])
+        of_messages = (queue.flow for queue in queues if queue.flow is not None)
+        return sorted([*self._bundles.over(self._links[one].number), *of_messages])
 
     def _has_flows(self, one: OwnLink) -> bool:
         """Return True if flows are on a direction that may ever end: steps matter to no others."""
@@ -224,18 +174,18 @@ class SharedTransfers(Stateful):
         ending = self._flows.next_end()
         if ending is None:  # what flows take does not matter then
             return self._next_step
-        return min(self._next_step, self._next_bundle, ending[0])
+        return min(self._next_step, self._bundles.next_change, ending[0])
 
     def change_rate(self) -> bool:
         """Change a rate if one changes by itself next; return True if one was changed."""
         time, ending = self._next_step, self._flows.next_end()
-        bundle = math.inf if ending is None else self._next_bundle
+        bundle = math.inf if ending is None else self._bundles.next_change
         if min(time, bundle) == math.inf or (ending is not None and ending[0] < min(time, bundle)):
             return False
         if bundle <= time:
-            self._catch_up(bundle)
+            self._bundles.catch_up(bundle)
             return True
-        self._catch_up(time)
+        self._bundles.catch_up(time)
         _, device, up = heapq.heappop(self._steps)
         self._links[device, up].at = time
         self._change_link(time, (device, up))
@@ -256,7 +206,7 @@ class SharedTransfers(Stateful):
 
     def end(self, now: float, transfer: Transfer) -> float:
         """End the transfer on its way, and begin the next; return when its message arrives."""
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         queue = self._queues[transfer.conversation, transfer.up]
         self._end_flow(now, queue)
         assert transfer.size is not None
@@ -270,26 +220,20 @@ class SharedTransfers(Stateful):
 
     def suspend(self, now: float, transfer: Transfer) -> None:
         """Stop the transfer on its way, whose message does not exist yet: its worker is frozen."""
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         self._end_flow(now, self._queues[transfer.conversation, transfer.up])
 
     def resume(self, now: float, conversation: int) -> None:
         """Restart the suspended transfer of a conversation from its first byte."""
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         queue = self._queues[conversation, True]
         if queue.flow is None:
             self._begin_next(now, queue)
 
     def _end_flow(self, now: float, queue: _Queue) -> None:
         assert queue.flow is not None
-        way = self._of_flow.pop(queue.flow)
-        if way in self._bundle_of:
-            bundle = self._bundles[self._bundle_of[way]]
-            bundle.beside += self._flows.passed_beside(now, queue.flow)
-        self._flows.end(now, queue.flow)
+        self._bundles.end(now, self._of_flow.pop(queue.flow), queue.flow)
         queue.flow = None
-        if way in self._bundle_of:
-            self._flows.set_beside(now, bundle.alone, bundle.wants)
 
     def passed(self, now: float) -> dict[Way, int]:
         """Return the bytes on the wire that have passed each way so far."""
@@ -332,7 +276,7 @@ class SharedTransfers(Stateful):
         self, now: float, ways: Iterable[Way], *, unmeasured_only: bool = False
     ) -> list[Transfer]:
         """Forget what is sent over some ways, or only what of it does not exist yet; return it."""
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         dropped: list[Transfer] = []
         for queue in (self._queues[way] for way in ways):
             kept = [one for one in queue.transfers if unmeasured_only and one.size is not None]
@@ -383,7 +327,7 @@ class SharedTransfers(Stateful):
         Args:
             for_good: True if a link that is down is never up again.
         """
-        self._catch_up(now)
+        self._bundles.catch_up(now)
         for up, rate in ((True, uplink), (False, downlink)):
             own = self._links[device, up]
             own.limit, own.is_down, own.is_lost, own.at = rate, is_down, for_good, now
@@ -409,65 +353,13 @@ class SharedTransfers(Stateful):
             self._change_link(now, one)
             self._await_step(one)
 
-    # -- background flows over shared links
-
-    @property
-    def _next_bundle(self) -> float:
-        """When what enters of background flows changes next, in seconds."""
-        return min((one.change for one in self._bundles), default=math.inf)
-
-    def _catch_up(self, now: float) -> None:
-        """Have background flows enter as they do at a time, with all changes before it."""
-        while (change := self._next_bundle) <= now:
-            for bundle in self._bundles:
-                if bundle.change == change:
-                    self._enter(change, bundle)
-
     def follow_background(self, now: float) -> None:
         """Count background flows up to now, and have them enter as the conditions of devices are."""
-        self._catch_up(now)
-        for bundle in self._bundles:
-            self._enter(now, bundle)
+        self._bundles.follow(now)
 
     def background_parts(self, now: float) -> dict[int, float]:
         """Return which part of each background flow shared links have passed since it was counted."""
-        self._catch_up(now)
-        parts = ((one, self._part(now, one)[0]) for one in self._bundles)
-        return {place: part for one, part in parts for place in one.places}
-
-    def _enter(self, now: float, bundle: _Bundle) -> None:
-        assert self._background is not None
-        part, bundle.counted = self._part(now, bundle)
-        self._background.count(bundle.places, now, part)
-        bundle.since = now
-        bundle.wants, bundle.change = self._background.entering(bundle.places, now)
-        beside = None if bundle.way is None else self._queues[bundle.way].flow
-        self._flows.set_beside(now, bundle.alone, bundle.wants if beside is None else 0.0)
-        if beside is not None:
-            self._flows.set_beside(now, beside, bundle.wants)
-
-    def _part(self, now: float, bundle: _Bundle) -> tuple[float, float]:
-        """Return the part of a bundle that was passed since it was counted, and its bits until now."""
-        passed = bundle.beside + self._flows.passed_beside(now, bundle.alone)
-        beside = None if bundle.way is None else self._queues[bundle.way].flow
-        if beside is not None:
-            passed += self._flows.passed_beside(now, beside)
-        wanted = bundle.wants * (now - bundle.since)
-        part = (passed - bundle.counted) / wanted if wanted else 1.0
-        return 1.0 if part > 1 - _ROUNDING else part, passed
-
-
-def _way_of(talking: Conversations | PeerConversations, sender: int, receiver: int) -> Way | None:
-    """Return the way of the messages that share what a pair of devices have with background flows.
-
-    None: the two do not talk, or the worker talks to others, too, with which it shares its link.
-    """
-    worker, server = max(sender, receiver), min(sender, receiver)
-    if isinstance(talking, PeerConversations) or not server < 0 <= worker:
-        return None
-    (number, *others) = talking.of_worker(worker)
-    is_alone = not others and talking.server(number) == server_index(server)
-    return (number, worker == sender) if is_alone else None
+        return self._bundles.parts(now)
 
 
 def shared_transfers(

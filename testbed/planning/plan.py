@@ -211,7 +211,7 @@ class Plan:
     @property
     def schedule(self) -> Schedule:
         """The schedule of the run's faults."""
-        return Schedule(self.settings.faults.rules, self.settings.seed, self.settings.workers)
+        return self.settings.schedule()
 
     @property
     def open_files(self) -> int:

@@ -13,7 +13,6 @@ from testbed.clock.star import StarClock
 from testbed.clock.timed_workers import Devices
 from testbed.clock.worker_faults import star_clock
 from testbed.device_names import aggregator_name, server_names, worker_name
-from testbed.faults.schedule import Schedule
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
@@ -123,7 +122,7 @@ class ServedSystem(Stateful, System):
             self._services,
             self._devices,
             Devices.of(settings, range(settings.evaluator), protocol, self._busy),
-            Schedule(settings.faults.rules, settings.seed, settings.workers),
+            settings.schedule(),
         )
 
     def _record(self, server: int, entries: Sequence[Entry]) -> None:

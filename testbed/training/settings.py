@@ -16,6 +16,7 @@ from testbed.experiment.contents import Contents
 from testbed.experiment.sections.learning import TrainingSpec
 from testbed.experiment.sections.timing import DurationSpec
 from testbed.faults.rules import FaultRule
+from testbed.faults.schedule import Schedule
 from testbed.json_dataclasses import of_plain
 from testbed.learning.data.choice import DatasetChoice
 from testbed.rate_trace import RateTrace
@@ -141,6 +142,10 @@ class Settings(RunDevices):
     @property
     def training(self) -> TrainingSpec:
         return self.spec.training
+
+    def schedule(self) -> Schedule:
+        """Return the schedule of the run's faults, of which nothing was drawn yet."""
+        return Schedule(self.faults.rules, self.seed, self.workers)
 
     @property
     def dataset(self) -> DatasetChoice:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_number
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
-from testbed.faults.schedule import Schedule, TimedFault
+from testbed.faults.schedule import TimedFault
 from testbed.messages.fault_changes import UNREACHABLE, FaultChange, Kind, RecordedChange
 from testbed.orchestrator.injection.agenda import Agenda, Clock, TrainingClock
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
@@ -77,7 +77,7 @@ class Injection:
             servers=0 if self._are_peers else servers,
         )
         self._wall = settings.timing.clock == "wall"
-        self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        self._schedule = settings.schedule()
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._co_located = settings.network.co_located
         self._impairments = Impairments(names, ask, wall=self._wall, co_located=self._co_located)

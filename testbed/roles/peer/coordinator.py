@@ -15,7 +15,6 @@ from testbed.clock import device_use
 from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
 from testbed.device_names import peer_name
-from testbed.faults.schedule import Schedule
 from testbed.messages.fault_changes import FaultChange
 from testbed.messages.reports import (
     DevicesConnected,
@@ -88,7 +87,7 @@ class Coordinator(PeerChannels):
         """The present processes, as the clock drives them, by the peers' numbers."""
         self._spared: list[int] = []
         """The peers that the fault of the next record must not stop for real."""
-        self._schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        self._schedule = settings.schedule()
         self._recorder = Recorder(self.report, self._evaluate, self._schedule if at_wall else None)
         self._started = 0.0
         self._last_report = 0.0

@@ -25,7 +25,6 @@ from testbed.clock.worker_faults import star_clock
 from testbed.engine.server import too_few
 from testbed.errors import RunError
 from testbed.faults.active_faults import ActiveFaults
-from testbed.faults.schedule import Schedule
 from testbed.messages import clock_requests
 from testbed.messages.fault_changes import UNREACHABLE, FaultChange
 from testbed.messages.reports import (
@@ -166,7 +165,7 @@ class ClockOfServers:
     def _make_clock(self, there: Sequence[int]) -> StarClock:
         settings = self._settings
         timed = Devices.of(settings, there, self._protocol, self._busy)
-        schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        schedule = settings.schedule()
         self._clock = clock = star_clock(self._services, self, timed, schedule)
         return clock
 

@@ -30,7 +30,6 @@ from testbed.engine.events import (
     WhenLeft,
 )
 from testbed.engine.server import Server
-from testbed.faults.schedule import Schedule
 from testbed.roles.evaluation.evaluator_link import Asked, EvaluatorLink
 from testbed.roles.recorder import Recorder
 from testbed.roles.reporting import RoleReporter
@@ -116,7 +115,7 @@ class RoleHost:
             remembered=serving.remembers,
             expected=not isinstance(half, CombiningHalf),
         )
-        schedule = Schedule(settings.faults.rules, settings.seed, settings.workers)
+        schedule = settings.schedule()
         # Of several servers, the first one's versions are those at which faults happen.
         at_versions = None if virtual or index else schedule
 
