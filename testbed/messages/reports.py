@@ -164,7 +164,7 @@ class DevicesUsed:
     run_time: float
     raw: bytes
     at_evaluation: bool = False
-    background: Sequence[tuple[int, int]] = ()
+    background: Sequence[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

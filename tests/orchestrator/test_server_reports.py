@@ -104,5 +104,9 @@ def test_pushes_are_counted_over_links_and_in_earlier_sessions() -> None:
     for server in (0, 1):
         servers.had(rows[:1], server)
         servers.take(rows, server)
-    assert servers.pushed == [{"payload_bytes": 40, "message_bytes": 50}] * 2
+    both = {"payload_bytes": 40, "message_bytes": 50}
+    assert servers.pushed == [
+        both,
+        both | {"local_payload_bytes": 20, "local_message_bytes": 24},
+    ]
     assert servers.over_links == [50, 26]
