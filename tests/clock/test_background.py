@@ -16,6 +16,7 @@ from testbed.network.background import BackgroundFlow, times
 from testbed.network.segments import wire_bytes
 from testbed.planning.plan import plan
 from testbed.random_streams import stream
+from testbed.training.settings import Settings
 from tests.test_rate_trace import made
 
 DELAY = 0.25
@@ -119,21 +120,26 @@ def test_a_sender_is_away_as_long_as_any_of_its_conditions_lasts() -> None:
     assert taking.without_sender(6.0, 5.0) == taking
 
 
-def background(flows: list[dict[str, Any]], **network: Any) -> Background:
+def settings_of(flows: list[dict[str, Any]], workers: int, network: dict[str, Any]) -> Settings:
+    """Return the settings of a simulation of ASGD with background flows."""
     spec = {
         "name": "flows",
         "seed": 4,
         "dataset": "digits",
         "model": "mlp",
         "training": {"updates": 1},
-        "devices": {"workers": 3},
+        "devices": {"workers": workers},
         "engine": "simulation",
         "compute": {"mean": "1s"},
         "algorithms": ["asgd"],
-        "network": {"uplink": "8mbit", "downlink": "16mbit"} | network,
+        "network": network,
         "traffic_between": flows,
     }
-    return Background(plan(Spec.model_validate(spec))[0].settings)
+    return plan(Spec.model_validate(spec))[0].settings
+
+
+def background(flows: list[dict[str, Any]], **network: Any) -> Background:
+    return Background(settings_of(flows, 3, {"uplink": "8mbit", "downlink": "16mbit"} | network))
 
 
 def test_what_was_sent_and_what_has_arrived() -> None:

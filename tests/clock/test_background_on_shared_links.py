@@ -8,10 +8,9 @@ from testbed.clock.background import Background
 from testbed.clock.conversations import conversations
 from testbed.clock.flows import Flows
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
-from testbed.experiment.spec import Spec
 from testbed.faults.slowdown import Pace
 from testbed.network.segments import wire_bytes
-from testbed.planning.plan import plan
+from tests.clock.test_background import settings_of
 
 SIZE = 100_000
 BITS = 8 * wire_bytes(SIZE)
@@ -21,20 +20,8 @@ class Shared:
     """Two workers and a server whose downlink has 8 Mbit/s, and what flows have sent."""
 
     def __init__(self, flows: list[dict[str, Any]], **network: Any) -> None:
-        spec = {
-            "name": "flows",
-            "seed": 4,
-            "dataset": "digits",
-            "model": "mlp",
-            "training": {"updates": 1},
-            "devices": {"workers": 2},
-            "engine": "simulation",
-            "compute": {"mean": "1s"},
-            "algorithms": ["asgd"],
-            "network": {"uplink": "20mbit", "server": {"downlink": "8mbit"}} | network,
-            "traffic_between": flows,
-        }
-        settings = plan(Spec.model_validate(spec))[0].settings
+        shared = {"uplink": "20mbit", "server": {"downlink": "8mbit"}}
+        settings = settings_of(flows, 2, shared | network)
         self.background = Background(settings)
         self.transfers = SharedTransfers(settings, conversations(settings), self.background)
 

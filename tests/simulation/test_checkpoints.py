@@ -83,6 +83,19 @@ FLOWS = [
 ]
 TO_SERVER = FLOWS[-1] | {"from": "worker-4", "to": "server", "rate": "1.2mbit"}
 SLOW = {"kind": "slow", "uplink": "3mbit", "downlink": "3mbit"}
+CLUSTER_LEAVES: dict[str, Any] = {
+    "algorithms": [{"name": "hierarchical"}],
+    "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},
+    "simulation": {"batched": True},
+    "faults": [
+        {
+            "who": {"devices": ["worker-0", "worker-1"]},
+            "when": {"mean_time": "400ms"},
+            "how": "kill",
+            "lasting": "300ms",
+        }
+    ],
+}
 AMONG_PEERS = {key: part for key, part in SHARED.items() if key != "server"}
 OTHERS = {"devices": [f"worker-{i}" for i in range(1, 5)]}
 PEER_FAULTS = [
@@ -301,33 +314,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "devices": {"workers": 5, "servers": 3, "suspect_after": "2s"},
         "faults": FAULTS,
     },
-    "aggregators of two servers, a cluster leaves": {
-        "algorithms": [{"name": "hierarchical"}],
-        "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},
-        "devices": {"workers": 5, "servers": 2},
-        "simulation": {"batched": True},
-        "faults": [
-            {
-                "who": {"devices": ["worker-0", "worker-1"]},
-                "when": {"mean_time": "400ms"},
-                "how": "kill",
-                "lasting": "300ms",
-            }
-        ],
-    },
-    "aggregators, a cluster leaves": {
-        "algorithms": [{"name": "hierarchical"}],
-        "network": {"clusters": [{"name": "one", "number": 1}, {"name": "four", "number": 4}]},
-        "simulation": {"batched": True},
-        "faults": [
-            {
-                "who": {"devices": ["worker-0", "worker-1"]},
-                "when": {"mean_time": "400ms"},
-                "how": "kill",
-                "lasting": "300ms",
-            }
-        ],
-    },
+    "aggregators, a cluster leaves": CLUSTER_LEAVES,
+    "aggregators of two servers, a cluster leaves": CLUSTER_LEAVES
+    | {"devices": {"workers": 5, "servers": 2}},
     "aggregators in a region that rest, shared": {
         "algorithms": [{"name": "hierarchical"}],
         "network": SHARED
