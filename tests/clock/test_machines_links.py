@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from testbed.clock.background import Background
 from testbed.clock.conversations import Conversations, Machines, Way, conversations
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.network.segments import wire_bytes
@@ -123,3 +124,22 @@ def test_a_link_without_a_rate_is_given_one_by_a_fault() -> None:
     links.set_rates(0.0, 0, RATE, None, is_down=False)
     send(links, 0.0, LOCAL, INTO)
     assert ended(links) == {LOCAL: 0.0, INTO: 0.0, AWAY: pytest.approx(BITS / RATE)}
+
+
+def test_a_fault_of_a_machine_is_one_of_the_background_over_its_link_too() -> None:
+    flow = {"from": "worker-2", "to": "worker-0", "rate": f"{RATE // 2}bit"}
+    planned = of(traffic_between=[flow])
+    background = Background(planned)
+    links = SharedTransfers(planned, conversations(planned), background)
+
+    def arrived(now: float) -> int:
+        ((_, size),) = background.at(now, links.background_parts(now))
+        return 8 * size
+
+    assert arrived(1.0) == pytest.approx(RATE / 2)
+    links.set_rates(1.0, 0, None, RATE // 8, is_down=False)
+    assert arrived(2.0) == pytest.approx(RATE / 2 + RATE / 8)
+    links.set_rates(2.0, 0, None, None, is_down=True)
+    assert arrived(3.0) == pytest.approx(RATE / 2 + RATE / 8)
+    links.set_rates(3.0, 0, None, None, is_down=False)
+    assert arrived(4.0) == pytest.approx(RATE + RATE / 8)
