@@ -120,3 +120,11 @@ class Picture:
 def is_special(device: str) -> bool:
     """Return True for the server and the evaluator, which are drawn apart."""
     return device in (SERVER_NAME, EVALUATOR_NAME)
+
+
+def kind(node: str) -> str:
+    """Return what devices have in common that are shown together: ``worker``, ``aggregator``.
+
+    Of a device that is shown by itself it is its name.
+    """
+    return node if is_special(node) else node.rpartition("-")[0]

@@ -7,7 +7,7 @@ their links and all further branches are, and there are too many to show each.
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special
+from testbed.drawing.drawn_network import ROOT, Picture, Way, Wire, is_special, kind
 from testbed.drawing.link_labels import from_to, several
 from testbed.number_text import as_number
 
@@ -95,17 +95,17 @@ class _Grower:
     def _groups(self, wires: Sequence[Wire]) -> Iterator[Branch]:
         groups: dict[Hashable, list[Wire]] = {}
         for wire in wires:
-            alone = wire.node if self._alone or is_special(wire.node) else None
+            alike = wire.node if self._alone else kind(wire.node)
             links = (wire.up.rate, wire.up.delay, wire.down.rate, wire.down.delay)
-            groups.setdefault((alone, self._classes.get(wire.node), links), []).append(wire)
-        for alike in groups.values():
-            names = [wire.node for wire in alike]
+            groups.setdefault((alike, self._classes.get(wire.node), links), []).append(wire)
+        for together in groups.values():
+            names = [wire.node for wire in together]
             yield Branch(
                 names,
                 several(names, self._classes.get(names[0])),
                 from_to(names) if len(names) > 1 else "",
-                [wire.up for wire in alike],
-                [wire.down for wire in alike],
+                [wire.up for wire in together],
+                [wire.down for wire in together],
                 apart=is_special(names[0]),
             )
 

@@ -60,6 +60,13 @@ SMALL = (
 )
 
 
+def test_servers_and_aggregators_have_rows_of_their_own(write_run: WriteRun) -> None:
+    names = ("server-0", "server-1", "aggregator-0", "aggregator-1", "worker-0")
+    links = [link(name, number, device=True) for number, name in enumerate(names)]
+    rows = link_use_rows(write(write_run(), *links))
+    assert [row[0] for row in rows] == ["2 servers", "2 aggregators", "worker-0"]
+
+
 def test_devices_that_are_alike_are_one_row(write_run: WriteRun) -> None:
     rows = link_use_rows(write(write_run(), *SMALL))
     assert rows == [

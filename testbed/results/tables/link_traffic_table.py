@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 from testbed import number_text as q
 from testbed.drawing import link_labels
-from testbed.drawing.drawn_network import Picture, Way, Wire, is_special
+from testbed.drawing.drawn_network import Picture, Way, Wire, kind
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.run_tables import LinkBytes
 
@@ -52,9 +52,8 @@ def link_use_rows(run: RecordedRun) -> list[tuple[str, ...]]:
     groups: dict[Hashable, list[Wire]] = {}
     for wire in wires:
         if wire.device:
-            alone = wire.node if is_special(wire.node) else None
             shapes = [(way.rate, way.delay) for way in (wire.up, wire.down)]
-            groups.setdefault((alone, classes.get(wire.node), *shapes), []).append(wire)
+            groups.setdefault((kind(wire.node), classes.get(wire.node), *shapes), []).append(wire)
     rows = [
         _cells(
             link_labels.several([wire.node for wire in alike], classes.get(alike[0].node)), alike
