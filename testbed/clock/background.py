@@ -16,7 +16,7 @@ from testbed.checkpoints.stateful import Stateful
 from testbed.clock import background_rates
 from testbed.clock.background_rates import Periods, RestOfRate, Taking
 from testbed.device_names import is_server, server_number, server_place
-from testbed.experiment.background_flows import flows_of
+from testbed.experiment.traffic_flows import flows_of
 from testbed.faults.slowdown import Pace
 from testbed.rate_trace import RateTrace
 from testbed.training.settings import Settings

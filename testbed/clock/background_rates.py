@@ -1,4 +1,4 @@
-"""What background flows take of a link over time, and what they leave, under the virtual clock.
+"""The rates that background flows take of a link over time, and the rest, under the virtual clock.
 
 A flow is a fluid: while it is on and its sender can send, it takes its rate, as datagrams do that do
 not yield to TCP. ``constant`` and ``poisson`` are on all the time; the periods of ``on-off`` are those
@@ -21,7 +21,7 @@ LEAST = 0.01
 """The part of a link's rate that flows leave even where they want more: single packets get through."""
 _PERIODS = 64
 """Periods that are drawn at first; more are drawn twice as many."""
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """Bits that a message does not wait for when a rate changes: they are a rounding."""
 
 
@@ -58,7 +58,7 @@ class Periods:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What one flow takes of a link.
+    """The rate that one flow takes of a link over time.
 
     Attributes:
         flow_rate: in bit/s, while it is on.
@@ -144,7 +144,7 @@ class RestOfRate:
         at = start
         while True:
             rate, end = self.rate(at), self.next_change(at)
-            if rate and bits - rate * (end - at) <= _ROUNDING:
+            if rate and bits - rate * (end - at) <= ROUNDING:
                 return min(at + bits / rate, end)
             bits = max(0.0, bits - rate * (end - at))
             at = end

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 from testbed.clock import background_rates
-from testbed.clock.background_rates import RestOfRate, Taking
+from testbed.clock.background_rates import ROUNDING, RestOfRate, Taking
 from testbed.rate_trace import RateTrace
-
-_ROUNDING = 1e-6
-"""Bits that a message does not wait for when a step ends: they are a rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class LimitedTrace:
             start += turns * trace.period
         while True:
             rate, end = self._least(step), trace.begin(step + 1)
-            if rate and bits - rate * (end - start) <= _ROUNDING:
+            if rate and bits - rate * (end - start) <= ROUNDING:
                 return min(start + bits / rate, end)
             if end > start:
                 bits = max(0.0, bits - rate * (end - start))

@@ -236,7 +236,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Push what an aggregator has combined; it is used up before the role is told of more."""
+    """Push an aggregator's sum before the role is told of another event: that may overwrite it."""
 
     combined: Combined
 

@@ -19,10 +19,10 @@ from testbed.device_names import (
     worker_name,
 )
 from testbed.errors import SpecError, TestbedError
-from testbed.experiment.background_flows import flows_of
 from testbed.experiment.power_figures import power_of
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.spec import Spec
+from testbed.experiment.traffic_flows import flows_of
 from testbed.faults.fault import Fault
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule

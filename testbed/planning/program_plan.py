@@ -13,11 +13,11 @@ from testbed.containers.image import default_image
 from testbed.containers.program_containers import HOME_INSIDE
 from testbed.device_names import SERVER_NAME, SERVER_NUMBER, worker_name
 from testbed.errors import SpecError
-from testbed.experiment.background_flows import flows_of
 from testbed.experiment.program_conflicts import PLACEHOLDER, known_devices
 from testbed.experiment.programs_spec import ProgramsSpec
 from testbed.experiment.sections.faults import OfClass
 from testbed.experiment.sections.programs import WORKERS, ProgramSpec
+from testbed.experiment.traffic_flows import flows_of
 from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.network.background import BackgroundFlow

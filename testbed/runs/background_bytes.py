@@ -1,4 +1,4 @@
-"""What a run's background traffic has sent and what of it has arrived, as its summary says it."""
+"""The bytes that each background flow of a run has sent, and those of them that have arrived."""
 
 from collections.abc import Sequence
 from typing import Any

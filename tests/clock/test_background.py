@@ -1,4 +1,4 @@
-"""What background flows take of links by the virtual clock, beside sums over small steps of time."""
+"""The rates that background flows take of links, compared with sums over small steps of time."""
 
 import itertools
 from typing import Any

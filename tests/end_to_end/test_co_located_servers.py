@@ -118,6 +118,14 @@ def test_machines_follow_traces_and_a_run_ends_whose_server_is_cut_off_for_good(
     assert abs(pair.wire_ratio - 1) < 0.005
 
 
+BY_WALL_CLOCK: dict[str, Any] = {
+    "clock": "wall",
+    "algorithms": ["asgd"],
+    "devices": {"workers": 3, "servers": 2, "placement": "co-located"},
+    "network": {"uplink": "50mbit", "downlink": "80mbit"},
+}
+
+
 def test_by_the_wall_clock_a_machine_is_cut_off_and_linked_again(tmp_path: Path) -> None:
     faults = [
         {"who": {"devices": [worker]}, "when": {"time": time}, "how": how, "lasting": "400ms"}
@@ -129,10 +137,7 @@ def test_by_the_wall_clock_a_machine_is_cut_off_and_linked_again(tmp_path: Path)
     ]
     path = written(
         tmp_path,
-        clock="wall",
-        algorithms=["asgd"],
-        devices={"workers": 3, "servers": 2, "placement": "co-located"},
-        network={"uplink": "50mbit", "downlink": "80mbit"},
+        **BY_WALL_CLOCK,
         training={"updates": 40},
         faults=faults,
     )
@@ -150,10 +155,7 @@ def test_by_the_wall_clock_a_machine_is_cut_off_and_linked_again(tmp_path: Path)
 def test_under_the_wall_clock_ledgers_tell_local_bytes_apart(tmp_path: Path) -> None:
     path = written(
         tmp_path,
-        clock="wall",
-        algorithms=["asgd"],
-        devices={"workers": 3, "servers": 2, "placement": "co-located"},
-        network={"uplink": "50mbit", "downlink": "80mbit"},
+        **BY_WALL_CLOCK,
         training={"updates": 60},
     )
     done = execute_here(load(path), tmp_path / "out")

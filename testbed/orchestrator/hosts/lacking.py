@@ -1,4 +1,4 @@
-"""What a run needs and another host lacks, found before anything is started."""
+"""Check, before anything is started, that another host has all that a run needs there."""
 
 from collections.abc import Iterator, Sequence
 

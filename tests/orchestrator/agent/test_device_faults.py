@@ -99,7 +99,7 @@ def test_an_outage_affects_one_device_and_ends(agent: Harness, how: str) -> None
 
 @pytest.mark.parametrize("how", ["link", "cut", "trace"])
 def test_a_fault_of_a_machines_link_is_its_servers_as_well(agent: Harness, how: str) -> None:
-    """What the two on the machine send each other passes; the other server is not struck at all."""
+    """Messages between the two devices on the machine pass, and so do those of the other server."""
     names = ["server-0", "evaluator", "worker-0", "worker-1", "server-1"]
     agent.network(*names, machine=("server-0", "worker-0"))
     address = {name: f"10.77.0.{2 * i + 1}" for i, name in enumerate(names)}
