@@ -34,6 +34,7 @@ class DcAsgdOptions(MomentumOptions):
     compensation: float | None = Field(
         default=None,
         ge=0,
+        le=1e6,
         description="λ, the share of the gradient's square that stands for the Hessian; 0: no "
         "compensation. Default (null): 2.",
     )

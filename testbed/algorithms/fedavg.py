@@ -64,6 +64,7 @@ class FedAvgOptions(Options):
     proximal: float | None = Field(
         default=None,
         ge=0,
+        le=1e6,
         description="μ of FedProx, which draws a worker's model to the one that it began at. Default "
         "(null): 0, which is FedAvg.",
     )

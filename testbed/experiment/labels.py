@@ -75,7 +75,7 @@ def _describe(options: Options) -> str:
             if value != field.default:
                 parts.append(key if value else f"no-{key}")
         elif isinstance(value, int | float):
-            number = repr(value).removesuffix(".0")
+            number = repr(value).removesuffix(".0").replace("e+", "e")
             if not field.repr:  # seldom changed
                 parts += [f"{key}-{number}"] * (value != field.default)
                 continue

@@ -79,3 +79,28 @@ def refusal(path: Path) -> list[str]:
     except SpecError as error:
         return str(error).splitlines()
     return []
+
+
+MAY_BE_HUGE = {
+    "algorithms.0.epsilon",  # a divisor
+    "algorithms.0.growth",  # of a bound
+    "network.trace.content.downlink.period",
+    "network.trace.content.uplink.period",
+    "training.clip",
+    "training.schedule.factor",  # bounded with the number of milestones
+    "training.schedule.milestones.0",
+    "training.schedule.warm_up",
+}
+"""Numbers that a step of training is not multiplied by."""
+
+
+def test_no_factor_of_a_step_is_beyond_float32(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.yaml"
+    computing = {"distribution": "exponential", "mean": "1s"}
+    taken = set()
+    for at, content in with_value(SCHEMA, 1e39):
+        whole = {"name": "huge", "dataset": "digits", "compute": computing} | content
+        path.write_text(yaml.safe_dump(whole), encoding="utf-8")
+        if not refusal(path):
+            taken.add(".".join(map(str, at)))
+    assert taken == MAY_BE_HUGE

@@ -37,6 +37,7 @@ def test_a_label_is_the_name_and_the_options_that_tell_it_apart() -> None:
         make("comp-asgd", ratio=1, scope="tensor"),
         make("adacomp", error_feedback=True, error_decay=0.5),
         make("adacomp", error_feedback=True, momentum=0.5),
+        make("adam", epsilon=1e20),
         Many(),
         Many(rate=1e-5, count=3, window=7, nesterov=True, warm=False, law="a b/c", parts=(1,)),
     ]
@@ -47,6 +48,7 @@ def test_a_label_is_the_name_and_the_options_that_tell_it_apart() -> None:
         "comp-asgd-1-tensor",
         "adacomp-0.01-error_feedback-error_decay-0.5",
         "adacomp-0.01-error_feedback-momentum-0.5",
+        "adam-epsilon-1e20",
         "many-0.5",
         "many-1e-05-count-3-window-7-nesterov-no-warm-a-b-c-parts",
     )

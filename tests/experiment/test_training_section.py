@@ -77,6 +77,7 @@ algorithms: ["own:Plain"]
         (training("schedule: {milestones: [0]}"), "milestones are above 0 and ascend"),
         (training("schedule: {milestones: [5], cosine_to: 0}"), "milestones or a cosine"),
         (training("schedule: {milestones: [5], warm_up: 6}"), "is in the warm-up"),
+        (training("schedule: {milestones: [5, 6], factor: 1001}"), "grows by 1001 at 2 milestones"),
         (training("weight_decay: -1"), "training.weight_decay"),
         (training("clip: 0"), "training.clip"),
         (

@@ -1,5 +1,6 @@
 """The experiment file's sections on learning: model, training, evaluation."""
 
+import math
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -25,6 +26,8 @@ ImageModel: TypeAlias = Literal[
 """The models of images."""
 MODELS: tuple[str, ...] = get_args(ImageModel)
 """Their names."""
+MOST_GROWTH = 1e6
+"""The most by which milestones may raise the learning rate: a step's factors stay within float32."""
 TRANSFORMER = "transformer"
 """The model of tokens, which has keys of its own."""
 OF_ADACOMP = ("cnn", "mlp", "mlp-large")
@@ -130,6 +133,11 @@ class ScheduleSpec(Section):
             raise ValueError("the rate follows milestones or a cosine: take one of them out")
         if self.milestones and self.milestones[0] < self.warm_up:
             raise ValueError("the first milestone is in the warm-up: move it")
+        if len(self.milestones) * math.log(self.factor) > math.log(MOST_GROWTH):
+            raise ValueError(
+                f"the rate grows by {self.factor:g} at {len(self.milestones)} milestones, by more "
+                f"than {MOST_GROWTH:g} in all: choose a smaller factor"
+            )
         return self
 
     def rate(self, alpha: float, epoch: float, updates: int) -> RateSchedule:
@@ -177,6 +185,7 @@ class TrainingSpec(Section):
     learning_rate: float = Field(
         default=0.1,
         gt=0,
+        le=1e6,
         description="Learning rate α before staleness; default 0.1, as AdaComp's authors.",
     )
     schedule: ScheduleSpec | None = Field(
@@ -186,6 +195,7 @@ class TrainingSpec(Section):
     weight_decay: float = Field(
         default=0,
         ge=0,
+        le=1e6,
         description="λ: workers add λ·θ, at their base version, to each gradient; default 0.",
         examples=[0.0001],
     )
