@@ -5,6 +5,7 @@ The devices are assigned to the classes by a shuffle that depends on the seed. T
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -33,14 +34,10 @@ from testbed.units import Limit, Share, Size
 _PATH = ("devices", "classes")
 
 
-def _check_name(name: str) -> str:
-    return check_name(name, "a class")
-
-
 class DeviceClassSpec(ProfiledSection):
     """A class of devices, with its own times, link, limits, faults and images."""
 
-    name: Annotated[str, AfterValidator(_check_name)] = Field(
+    name: Annotated[str, AfterValidator(partial(check_name, of="a class"))] = Field(
         description="Name of the class, in reports: letters, digits, '-' and '_'.",
         examples=["slow"],
     )

@@ -36,7 +36,25 @@ LONGEST_DELAY = 240.0
 """Seconds of the longest delay and jitter: netem keeps them in 32 bits of 64 ns."""
 
 
-class Delays(Section):
+class _Directions(Section):
+    """A value for each direction, which is dumped as a plain value if that means the same."""
+
+    up: float | None = None
+    down: float | None = None
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.up is not None and self.down == 0
+
+    @model_serializer(mode="wrap")
+    def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
+        data = handler(self)
+        if self._is_plain:
+            return data["up"]
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class Delays(_Directions):
     """A delay for each direction."""
 
     up: Duration | None = Field(
@@ -46,23 +64,15 @@ class Delays(Section):
         default=None, le=LONGEST_DELAY, description="From the server, in seconds."
     )
 
-    @model_serializer(mode="wrap")
-    def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
-        return _plain_if_up_only(self, handler(self))
 
-
-class Percentages(Section):
+class Percentages(_Directions):
     """A share for each direction."""
 
     up: Percentage | None = Field(default=None, description="Towards the server.")
     down: Percentage | None = Field(default=None, description="From the server.")
 
-    @model_serializer(mode="wrap")
-    def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
-        return _plain_if_up_only(self, handler(self))
 
-
-class Sizes(Section):
+class Sizes(_Directions):
     """A size for each direction."""
 
     up: Size | None = Field(
@@ -72,20 +82,9 @@ class Sizes(Section):
         default=None, ge=SMALLEST_QUEUE, le=LARGEST_QUEUE, description="From the server."
     )
 
-    @model_serializer(mode="wrap")
-    def _short_form(self, handler: SerializerFunctionWrapHandler) -> Any:
-        data = handler(self)
-        return data["up"] if self.up == self.down is not None else _given(data)
-
-
-def _plain_if_up_only(section: Delays | Percentages, data: dict[str, Any]) -> Any:
-    if section.up is not None and section.down == 0:
-        return data["up"]
-    return _given(data)
-
-
-def _given(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if value is not None}
+    @property
+    def _is_plain(self) -> bool:
+        return self.up is not None and self.up == self.down
 
 
 @dataclass(frozen=True)

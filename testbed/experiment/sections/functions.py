@@ -25,12 +25,8 @@ class FunctionSection(Section):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of the function, as plain data."""
-        return {key: getattr(self, key) for key in type(self).own_keys()}
-
-    @classmethod
-    def own_keys(cls) -> list[str]:
-        """Return the keys that only this function has."""
-        return [key for key in cls.model_fields if key not in _general(cls).model_fields]
+        own, general = type(self).model_fields, _general(type(self)).model_fields
+        return {key: getattr(self, key) for key in own if key not in general}
 
 
 def _general(section: type[FunctionSection]) -> type[FunctionSection]:
