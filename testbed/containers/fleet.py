@@ -25,7 +25,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig, Mount
 
 from testbed.channel import readable
-from testbed.containers import engine, out_of_memory, processors
+from testbed.containers import engine, limits
 from testbed.errors import HostError
 from testbed.nodes import etc_files, linux
 from testbed.nodes.node_interface import Device
@@ -296,7 +296,7 @@ class Fleet:
             return None
         known = self._out_of_memory.get(device, 0)
         try:
-            self._out_of_memory[device] = found = out_of_memory.kills(
+            self._out_of_memory[device] = found = limits.memory_kills(
                 self._containers[device].first
             )
         except OSError:  # the container itself has ended, which was somebody's wish
@@ -344,7 +344,7 @@ class Fleet:
             with contextlib.suppress(APIError):
                 state = _request(self._api.inspect_container, one["Id"])["State"]
                 if state["Pid"]:
-                    processors.limit(int(state["Pid"]), cpus)
+                    limits.limit_processors(int(state["Pid"]), cpus)
 
     def _programs(self, device: str) -> list[dict[str, Any]]:
         own = [f"{name}={value}" for name, value in self.labels(device).items()]

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pkgutil import resolve_name
 
 from testbed.channel import Channel
-from testbed.containers import engine, processors
+from testbed.containers import engine, limits
 from testbed.containers.fleet import REAPING, Fleet
 from testbed.containers.program_containers import Beside
 from testbed.containers.role_connections import RoleConnections
@@ -95,11 +95,13 @@ class _ContainerNodes(ABC):
         return replace(event, memory_limit=self._fleet.ran_out_of_memory(event.device))
 
     def processor_seconds(self, device: str) -> float | None:
-        return processors.seconds(self._fleet[device].first) if device in self._fleet else None
+        return (
+            limits.processor_seconds(self._fleet[device].first) if device in self._fleet else None
+        )
 
     def limit(self, device: str, cpus: float | None) -> None:
         own = self._planned[device] if cpus is None else cpus
-        processors.limit(self._fleet[device].first, own)
+        limits.limit_processors(self._fleet[device].first, own)
 
 
 class ForkedNodes(_ContainerNodes):

@@ -1,20 +1,21 @@
-"""The processors of a running container, by its control group: its limit, and the time that it used.
+"""What a running container may use, and has used, as its control groups say: processors and memory.
 
-An engine can set a limit, too, but cannot lift it: it takes "no limit" for "no change".
+An engine can limit processors, too, but cannot lift that: it takes "no limit" for "no change".
 """
 
 import contextlib
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.nodes import joining_container
-from testbed.nodes.control_group import processor_seconds
+from testbed.nodes import control_group, joining_container
 
 PERIOD = 100_000
 """Microseconds in which a container may use its share; the kernel's and the engines' default."""
+_KILLS = ("memory.events", "memory.oom_control")
+"""The file that has a line ``oom_kill n``, in cgroup v2 and v1."""
 
 
-def limit(process: int, cpus: float | None) -> None:
+def limit_processors(process: int, cpus: float | None) -> None:
     """Limit the processors of a container from now on.
 
     Args:
@@ -37,7 +38,7 @@ def limit(process: int, cpus: float | None) -> None:
     )
 
 
-def seconds(process: int) -> float | None:
+def processor_seconds(process: int) -> float | None:
     """Return the processor time of a container so far, in seconds; None if its group does not count it.
 
     Args:
@@ -49,7 +50,7 @@ def seconds(process: int) -> float | None:
         return None
     for group in groups:
         with contextlib.suppress(OSError, KeyError):
-            return processor_seconds(group)
+            return control_group.processor_seconds(group)
     return None
 
 
@@ -63,3 +64,24 @@ def _set_quota(group: Path, quota: int | None) -> bool:
     else:
         return False
     return True
+
+
+def memory_kills(process: int) -> int:
+    """Return how many processes of a container the kernel has killed for lack of memory so far.
+
+    Such a process dies of SIGKILL, like any other that is killed: only its group counts it apart.
+
+    Args:
+        process: id of the container's first process in this process's /proc.
+
+    Raises:
+        OSError: the container has ended, or its control groups do not count such kills.
+    """
+    for members in joining_container.control_groups(process):
+        for name in _KILLS:
+            path = members.with_name(name)
+            if path.exists():
+                words = path.read_text().split()
+                if "oom_kill" in words:
+                    return int(words[words.index("oom_kill") + 1])
+    raise FileNotFoundError(f"no control group of process {process} counts oom_kill")
