@@ -17,9 +17,8 @@ from testbed.device_names import SERVER_NAME
 from testbed.results.reading.journals import NoRunError
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.runs.ledgers.ledgers import Ledgers
-from testbed.runs.ledgers.ports import by_port
 from testbed.runs.ledgers.reconciliation import FILES, LedgerDifference, reconcile
-from testbed.runs.ledgers.tables import by_device
+from testbed.runs.ledgers.tables import by_device, by_port
 from testbed.telemetry.traffic_files import capture_file
 from traffic import TrafficError
 from traffic.accounting import Account, account
