@@ -7,17 +7,18 @@ simulation writes its own at each evaluation, or every 1,500 updates.
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from testbed.device_names import COORDINATOR_NAME, EVALUATOR_NAME, is_aggregator, is_server
-from testbed.results.reading.growing import GrowingJournal
 from testbed.results.reading.journals import NoRunError, whole
 from testbed.results.reading.quality import Quality
 from testbed.results.reading.recorded_faults import CRASHES
 from testbed.results.reading.recorded_run import RecordedRun
 from testbed.telemetry.event_kinds import EventKind
+from testbed.untrusted_text import LARGEST_TABLE, read_file
 
 WINDOW = 5.0
 """Seconds of the host's clock over which rates are taken, at least."""
@@ -92,7 +93,7 @@ class LiveStatus:
         """Follow a run; raise NoRunError if what it has written cannot be read."""
         self._run = run
         self._updates = run.directory / "updates.arrows"
-        self._journal = GrowingJournal(self._updates)
+        self._journal = _GrowingJournal(self._updates)
         self._recent: deque[_Moment] = deque([_Moment(0.0, 0, 0)])
         self._all_updates = _all_updates(run)
         self._sizes: list[int] = []
@@ -189,6 +190,61 @@ class LiveStatus:
         seconds = max(last.host_time - first.host_time + silent, 1e-9)
         updates, received = last.updates - first.updates, last.message_bytes - first.message_bytes
         return max(0, updates) / seconds, received / seconds
+
+
+class _GrowingJournal:
+    """The complete batches of an Arrow stream that another process appends to."""
+
+    def __init__(self, path: Path) -> None:
+        """Follow the ``.arrows`` file at a path, which may not be there yet."""
+        self._path = path
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+        self._schema: Any = None
+
+    def changed(self) -> bool:
+        """Return True if the file is another one now, of which ``batches`` yields all rows.
+
+        A run replaces it when its server goes back to a checkpoint.
+        """
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return False
+        found = (status.st_dev, status.st_ino)
+        if found == self._file:
+            return False
+        self._file, self._offset, self._schema = found, 0, None
+        return True
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the ``pyarrow.RecordBatch`` objects since the last call.
+
+        Raises:
+            NoRunError: it is no file that a run writes.
+        """
+        import pyarrow as pa
+
+        try:
+            with whole(self._path):
+                source = pa.BufferReader(read_file(self._path, LARGEST_TABLE, self._offset))
+        except FileNotFoundError:  # the run has ended: its rows are in a Parquet file now
+            return
+        start = self._offset
+        while True:
+            try:
+                message = pa.ipc.read_message(source)
+                if self._schema is None:
+                    self._schema = pa.ipc.read_schema(message)
+                    batch = None
+                else:
+                    batch = pa.ipc.read_record_batch(message, self._schema)
+                    batch.validate(full=True)
+            except (EOFError, pa.ArrowException, OSError):  # the rest is not written yet
+                return
+            self._offset = start + source.tell()
+            if batch is not None:
+                yield batch
 
 
 def _all_updates(run: RecordedRun) -> int | None:
