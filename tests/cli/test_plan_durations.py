@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from testbed.cli import plan_classes
 from testbed.cli.plan_durations import BINS, describe, histogram
+from testbed.doctor.requirements import check_data
 from testbed.errors import SpecError
 from testbed.experiment.spec import Spec
-from testbed.planning.data_check import check_data
 from testbed.planning.mean_times import means
 from testbed.planning.plan import Plan, plan
 

@@ -8,10 +8,10 @@ import pytest
 
 from testbed.cli import plan_partition
 from testbed.cli.plan_text import as_json, describe
+from testbed.doctor.requirements import check_data
 from testbed.errors import DataError, SpecError
 from testbed.experiment.spec import Spec
 from testbed.learning.data import datasets
-from testbed.planning.data_check import check_data
 from testbed.planning.images import share_out
 from testbed.planning.plan import Plan, plan
 from testbed.training import computation

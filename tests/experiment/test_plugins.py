@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from testbed.algorithms import algorithm_named
+from testbed.doctor.requirements import check_data
 from testbed.errors import DataError, SpecError
 from testbed.experiment.load import dump, json_schema, load, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
@@ -19,7 +20,6 @@ from testbed.learning.data import datasets
 from testbed.learning.description import describe
 from testbed.learning.inputs import GREY_28
 from testbed.planning import node_plan
-from testbed.planning.data_check import check_data
 from testbed.planning.plan import plan
 from testbed.training import computation
 from testbed.training.settings import Settings
