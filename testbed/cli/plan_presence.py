@@ -19,7 +19,7 @@ _FEW = 8
 
 def describe(plan: "Plan") -> list[str]:
     """Return a heading, and lines about the first arrival and departure of each device that has one."""
-    firsts: dict[str, dict[int, float]] = {"arrive": {}, "leave": {}}
+    firsts: dict[str, dict[int, float]] = {"arrive later": {}, "leave": {}}
     again = 0
     for rule in plan.settings.faults.rules:
         if not rule.fault.away:
@@ -27,16 +27,16 @@ def describe(plan: "Plan") -> list[str]:
         for device, found in _of_rule(rule, plan).items():
             for begin, absence in found:
                 if absence.away == "not-arrived" and absence.duration is not None:
-                    firsts["arrive"][device] = absence.duration
+                    firsts["arrive later"][device] = absence.duration
                 elif device not in firsts["leave"]:
                     firsts["leave"][device] = begin
                     again += absence.duration is not None
     if not any(firsts.values()):
         return []
-    lines = [f"  {len(own)} {_what(kind)}: {_who(own)}" for kind, own in firsts.items() if own]
+    lines = [f"  {len(own)} {how}: {_who(own)}" for how, own in firsts.items() if own]
     if again:
         lines.append(f"  {again} of them come back, and may leave again")
-    late = len(firsts["arrive"])
+    late = len(firsts["arrive later"])
     return [
         f"presence: {plan.settings.workers - late} workers are there from the beginning",
         *lines,
@@ -83,10 +83,6 @@ def _of_rule(rule: FaultRule, plan: "Plan") -> dict[int, list[tuple[float, Fault
         for begin, device, absence in islice(own, limit):
             found.setdefault(device, []).append((begin, absence))
     return found
-
-
-def _what(kind: str) -> str:
-    return "arrive later" if kind == "arrive" else "leave"
 
 
 def _who(times: Mapping[int, float]) -> str:

@@ -120,7 +120,7 @@ def _run(plan: Plan, shared: ImageCounts | DataError) -> str:
     pulls = f", pulls {plan.settings.pulls}" if plan.served else ", peers without a server"
     return (
         f"{plan.label}: {training.updates:,} updates{f' {words}' if words else ''}; "
-        f"encoding {_encoding(plan)}{pulls}"
+        f"encoding {plan.settings.encoding.name}{pulls}"
     )
 
 
@@ -377,10 +377,6 @@ def _many(plan: Plan, device: str) -> str:
         f"{as_number(len(links), device):<14}{links[0].address} to {links[-1].address}"
         f"  {', '.join(told)}"
     )
-
-
-def _encoding(plan: Plan) -> str:
-    return plan.settings.encoding.name
 
 
 def _traffic(spec: Spec) -> str:

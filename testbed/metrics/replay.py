@@ -259,12 +259,11 @@ def replayed(runs: Sequence[RecordedRun]) -> list[ReplayedRun]:
                 "one of them at a time"
             )
         seen[key] = run
-    return [_replayed(run) for run in runs]
-
-
-def _replayed(run: RecordedRun) -> ReplayedRun:
-    with whole(run.directory):
-        return ReplayedRun(run)
+    found = []
+    for run in runs:
+        with whole(run.directory):
+            found.append(ReplayedRun(run))
+    return found
 
 
 def play(runs: Sequence[ReplayedRun], speed: float) -> int | None:

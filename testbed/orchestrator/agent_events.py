@@ -88,7 +88,9 @@ class AgentEvents:
             CountersSampled: self._counters_sampled,
             IngressRead: self._ingress_read,
             TrafficStopped: self._traffic_stopped,
-            ProcessorTimesRead: self._processor_times_read,
+            ProcessorTimesRead: lambda event: parts.records.processors.take(
+                event, parts.records.outcome.host_seconds
+            ),
             HostRead: self._host_read,
             LastSampleTaken: self._last_sample_taken,
             **dict.fromkeys(_FOR_OTHERS, lambda _: None),
@@ -227,9 +229,6 @@ class AgentEvents:
         if device in self._counted_at_router:
             sent, received = received, sent
         self._records.sampled[device] = float(row["time"]), sent, received
-
-    def _processor_times_read(self, event: ProcessorTimesRead) -> None:
-        self._records.processors.take(event, self._records.outcome.host_seconds)
 
     def _ingress_read(self, event: IngressRead) -> None:
         self._records.background.take(event.background)

@@ -118,8 +118,10 @@ class RoleReports:
             CheckpointBegun: parts.restoration.checkpoint_begun,
             ServerRestored: parts.restoration.server_restored,
             TrainingEnded: self._training_ended,
-            WorkerStillConnected: self._worker_still_connected,
-            FinalParameters: self._final_parameters,
+            WorkerStillConnected: lambda report: devices.liveness.suspect(
+                devices.name(report.worker)
+            ),
+            FinalParameters: records.servers.add_parameters,
             ServerFinished: self._server_finished,
         }
 
@@ -241,12 +243,6 @@ class RoleReports:
         self._injection.release()
         if servers.count > 1:
             self._devices.liveness.over(time.monotonic() + GRACE, (EVALUATOR_NAME,))
-
-    def _worker_still_connected(self, report: WorkerStillConnected) -> None:
-        self._devices.liveness.suspect(self._devices.name(report.worker))
-
-    def _final_parameters(self, report: FinalParameters) -> None:
-        self._records.servers.add_parameters(report)
 
     def _server_finished(self, report: ServerFinished) -> None:
         if report.server < self._records.servers.count:

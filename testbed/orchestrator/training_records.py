@@ -139,7 +139,9 @@ class TrainingRecords(RunNotes[Progress]):
                 plan.spec.traffic.capture,
                 of=plan.serving[index] if several else None,
                 local=plan.network.link(local).address if (local := _local(plan, index)) else None,
-                background=self.background.into(_observed(plan, index)),
+                background=self.background.into(
+                    plan.serving[index] if plan.serving else plan.observed
+                ),
             )
             for index, address in enumerate(map(settings.address, range(settings.serving)))
         ]
@@ -251,11 +253,6 @@ class TrainingRecords(RunNotes[Progress]):
         if not several:
             self.outcome.keeps(cut_back.evaluations)
         return cut_back.lost
-
-
-def _observed(plan: Plan, index: int) -> str:
-    """Return the server or aggregator with an index, or the observed peer."""
-    return plan.serving[index] if plan.serving else plan.observed
 
 
 def _local(plan: Plan, index: int) -> str | None:

@@ -206,7 +206,8 @@ class _Search:
     opened: contextlib.ExitStack
 
     def place(self, *, host_files: bool) -> DevicePlace:
-        network = {"net": self._namespace(self._network_path(), "net")}
+        held = self.agent / "fd" / str(self.table.networks[self.device])
+        network = {"net": self._namespace(held, "net")}
         user = self._user_namespace(network["net"])
         if self.device in self.table.routers:
             if self.table.containers or self.table.fork_server is None:
@@ -242,9 +243,6 @@ class _Search:
 
     def _found(self, place: Place, environment: dict[str, str] | None = None) -> DevicePlace:
         return DevicePlace(self.run, self.device, place, environment)
-
-    def _network_path(self) -> Path:
-        return self.agent / "fd" / str(self.table.networks[self.device])
 
     def _process(self, number: int) -> Path:
         return _process(number, self.opened)

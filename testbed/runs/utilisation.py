@@ -217,7 +217,8 @@ def _remarks(found: Sequence[DeviceUtilisation], clock: str) -> list[str]:
         parts = " and ".join(f"{part}s" for part in without)
         remarks.append(f"the virtual clock gives {parts} no time of their own without `costs`")
     elif without:
-        remarks.append(f"the processor time of {_some(found, 'cpu_source')} could not be read")
+        unread = _names([one for one in found if one.cpu_source is None])
+        remarks.append(f"the processor time of {unread} could not be read")
     if any(one.cpu_source == "process" for one in found):
         remarks.append(
             "no control group could be made: the processor time is that of each device's process, as "
@@ -228,10 +229,6 @@ def _remarks(found: Sequence[DeviceUtilisation], clock: str) -> list[str]:
     if missing := [one for one in found if one.bytes_source is None and one.machine is None]:
         remarks.append(f"the bytes of {_names(missing)} were not counted")
     return remarks
-
-
-def _some(found: Sequence[DeviceUtilisation], column: str) -> str:
-    return _names([one for one in found if getattr(one, column) is None])
 
 
 def _names(devices: Sequence[DeviceUtilisation]) -> str:

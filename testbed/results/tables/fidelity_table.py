@@ -43,11 +43,8 @@ def fidelity_rows(run: RecordedRun) -> list[tuple[str, ...]]:
         *(_of_links(found.links) if found.links else ()),
         *(_of_trips(found.round_trips) if found.round_trips else ()),
     ]
-    return [*rows, *((name, value, "", "not the kernel's") for name, value in _settings(run))]
-
-
-def _settings(run: RecordedRun) -> list[tuple[str, str]]:
-    return sorted(run.manifest.sysctls.items())
+    settings = sorted(run.manifest.sysctls.items())
+    return [*rows, *((name, value, "", "not the kernel's") for name, value in settings)]
 
 
 def _of_host(host: HostSeconds) -> list[tuple[str, ...]]:
