@@ -3,30 +3,39 @@
 from collections.abc import Mapping
 from typing import Any
 
+from testbed.experiment.load import AnySpec
 from testbed.metrics.recorded import Recorded, read_execution
 from testbed.metrics.state import RunState
 from testbed.planning.plan import Plan
+from testbed.results.reading.run_files import Manifest
 from testbed.runs.class_records import classes_of_run, device_classes
 from testbed.units import parse_share
+
+
+def info_of(
+    run: AnySpec | Manifest, workers: int, runtime: str, dataset: str = "none", model: str = "none"
+) -> dict[str, str]:
+    """Return the labels of a run's properties; programs of users have no dataset and no model."""
+    return {
+        # Of a folder only the name: its path concerns only the host.
+        "dataset": dataset.rstrip("/").rpartition("/")[2],
+        "model": model,
+        "engine": run.engine,
+        "clock": run.clock,
+        "runtime": runtime if run.engine == "emulation" else "none",
+        "seed": str(run.seed),
+        "workers": str(workers),
+    }
 
 
 def of_plan(plan: Plan, execution: str) -> RunState:
     """Return the state of a planned run before its beginning."""
     spec, settings = plan.spec, plan.settings
-    emulated = spec.engine == "emulation"
+    names = spec.devices.runtime, spec.dataset.name, spec.model.name
     return RunState(
         run=f"{spec.name}/{execution}",
         algorithm=plan.label,
-        info={
-            # Of a folder only the name: its path concerns only the host.
-            "dataset": spec.dataset.name.rstrip("/").rpartition("/")[2],
-            "model": spec.model.name,
-            "engine": spec.engine,
-            "clock": spec.clock,
-            "runtime": spec.devices.runtime if emulated else "none",
-            "seed": str(spec.seed),
-            "workers": str(settings.workers),
-        },
+        info=info_of(spec, settings.workers, *names),
         target=settings.training.updates,
         classes=classes_of_run(settings),
         worker_names=tuple(plan.workers),
@@ -42,19 +51,12 @@ def of_recorded(recorded: Recorded) -> RunState:
     sections: dict[str, Mapping[str, Any]] = {
         purpose: _plain_classes(spec.get(purpose) or {}) for purpose in ("compute", "waiting")
     }
-    emulated = manifest.engine == "emulation"
+    runtime = spec["devices"].get("runtime", "namespaces")
+    names = runtime, str(spec["dataset"]["name"]), spec["model"]["name"]
     return RunState(
         run=read_execution(recorded.run.directory),
         algorithm=manifest.algorithm,
-        info={
-            "dataset": str(spec["dataset"]["name"]).rstrip("/").rpartition("/")[2],
-            "model": spec["model"]["name"],
-            "engine": manifest.engine,
-            "clock": manifest.clock,
-            "runtime": spec["devices"].get("runtime", "namespaces") if emulated else "none",
-            "seed": str(manifest.seed),
-            "workers": str(manifest.workers),
-        },
+        info=info_of(manifest, manifest.workers, *names),
         target=spec["training"]["updates"],
         classes=device_classes(sections, manifest.seed, manifest.workers, recorded.device_classes),
         worker_names=recorded.names,

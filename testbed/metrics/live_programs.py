@@ -6,6 +6,7 @@ server, what they measure, and the faults.
 
 import threading
 
+from testbed.metrics.initial import info_of
 from testbed.metrics.state import RunState
 from testbed.planning.program_plan import ProgramPlan
 from testbed.results.reading.quality import Quality
@@ -29,15 +30,7 @@ class LivePrograms:
         self._state = RunState(
             run=f"{spec.name}/{execution}",
             algorithm=plan.label,
-            info={
-                "dataset": "none",
-                "model": "none",
-                "engine": spec.engine,
-                "clock": spec.clock,
-                "runtime": spec.devices.runtime,
-                "seed": str(spec.seed),
-                "workers": str(workers),
-            },
+            info=info_of(spec, workers, spec.devices.runtime),
             target=None,
             classes=device_classes({}, spec.seed, workers, named),
             worker_names=tuple(name for name in plan.devices if name.startswith("worker-")),

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from testbed.messages.reports import Suspected, Welcomed
 from testbed.network.sysctls import OF_ALL, OF_ROLES
 from testbed.planning import graph_source
 from testbed.planning.plan import Plan
+from testbed.planning.plans import AnyPlan
 from testbed.run_endings import Ended, diverged_at, is_complete, not_finite_from
 from testbed.runs import link_records
 from testbed.runs.class_records import classes_of_run
@@ -147,7 +148,7 @@ class RunOutcome:
             servers: the part of each server in ``ingress``, by name, if there are several.
         """
         return {
-            **_plan_entries(plan),
+            **plan_entries(plan),
             "ended": self.ended,
             "reason": self.reason,
             "updates": self.updates,
@@ -205,7 +206,7 @@ def _measure(plan: Plan) -> dict[str, str] | None:
 def manifest(plan: Plan) -> dict[str, Any]:
     """Return the content of a run directory's manifest at the start."""
     return {
-        **_plan_entries(plan),
+        **plan_entries(plan),
         "workers": plan.settings.workers,
         "served": plan.served,
         "classes": _classes(plan),
@@ -245,7 +246,7 @@ def graph(section: GraphSpec | None) -> dict[str, Any] | None:
     return {"source": section.source, "positions": dict(graph_source.read(section).positions)}
 
 
-def _plan_entries(plan: Plan) -> dict[str, Any]:
+def plan_entries(plan: AnyPlan) -> dict[str, Any]:
     """Return what both the summary and the manifest say of the plan."""
     return {
         "experiment": plan.spec.name,
@@ -268,18 +269,24 @@ def _classes(plan: Plan) -> list[dict[str, Any]]:
         names, of = list(found.names), found.of_device.tolist()
         if len(names) == 1:
             return []
+    return class_entries(names, of)
+
+
+def class_entries(names: Sequence[str], of: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the manifest's entries of classes: ``of`` has the class of each device."""
     return [
         {"name": name, "devices": [number for number, own in enumerate(of) if own == i]}
         for i, name in enumerate(names)
     ]
 
 
-def _runtime(plan: Plan) -> str | None:
+def _runtime(plan: AnyPlan) -> str | None:
     """Return the devices' runtime, and for Docker how roles are launched; None for a simulation."""
     devices = plan.spec.devices
     if plan.spec.engine == "simulation":
         return None
-    return devices.runtime if devices.runtime != "docker" else f"docker, {devices.launched}"
+    launched = devices.runtime == "docker" and isinstance(plan, Plan)
+    return f"docker, {devices.launched}" if launched else devices.runtime
 
 
 def goes_on_with(version: int) -> str:

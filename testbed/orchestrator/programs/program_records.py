@@ -18,7 +18,7 @@ from testbed.runs import link_records
 from testbed.runs.fidelity_readings import HostShares, of_programs
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
 from testbed.runs.ledgers.traffic_account import settle
-from testbed.runs.outcome import RunOutcome, graph
+from testbed.runs.outcome import RunOutcome, class_entries, graph, plan_entries
 from testbed.runs.planned_run import PlannedRun
 from testbed.runs.versions import commit, host, versions
 from testbed.runs.watching import ProgramProgress
@@ -195,7 +195,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         plan, log, outcome = self._plan, self.log, self.outcome
         seconds = (self.over or time.monotonic()) - self.began if self.began is not None else 0.0
         summary: dict[str, Any] = {
-            **_entries(plan),
+            **plan_entries(plan),
             "ended": outcome.ended,
             "reason": outcome.reason,
             "updates": self.round,
@@ -250,14 +250,11 @@ def _first_name(accuracy: float, own: float | None, name: str | None) -> str:
 def manifest(plan: ProgramPlan) -> dict[str, Any]:
     """Return the content of the run directory's manifest at the start."""
     return {
-        **_entries(plan),
+        **plan_entries(plan),
         "workers": plan.spec.devices.workers,
         "served": True,
         "programs": {name: list(plan.places(name)) for name in plan.spec.programs},
-        "classes": [
-            {"name": one.name, "devices": _members(plan.class_of, at)}
-            for at, one in enumerate(plan.spec.devices.classes)
-        ],
+        "classes": class_entries([one.name for one in plan.spec.devices.classes], plan.class_of),
         "links": link_records.unprobed(plan),
         "network": graph(plan.spec.network.graph),
         **_measure(plan),
@@ -269,23 +266,8 @@ def manifest(plan: ProgramPlan) -> dict[str, Any]:
     }
 
 
-def _members(class_of: Sequence[int], own: int) -> list[int]:
-    return [number for number, one in enumerate(class_of) if one == own]
-
-
 def _measure(plan: ProgramPlan) -> dict[str, dict[str, str]]:
     section = plan.spec.measure
     if section is None or section.name is None:
         return {}
     return {"measure": {"name": section.name, "unit": section.unit, "better": section.better}}
-
-
-def _entries(plan: ProgramPlan) -> dict[str, Any]:
-    return {
-        "experiment": plan.spec.name,
-        "algorithm": plan.label,
-        "seed": plan.spec.seed,
-        "engine": "emulation",
-        "runtime": plan.spec.devices.runtime,
-        "clock": "wall",
-    }
