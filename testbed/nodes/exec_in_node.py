@@ -41,12 +41,6 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 _END_NOW = signal.SIGUSR1
 _PATIENCE = 2.0
 """Seconds that the keeper has to end what is left of a visit."""
-_KINDS = {
-    "net": linux.CLONE_NEWNET,
-    "uts": linux.CLONE_NEWUTS,
-    "ipc": linux.CLONE_NEWIPC,
-    "mnt": linux.CLONE_NEWNS,  # last, as it replaces this process's /proc
-}
 
 
 class VisitError(Exception):
@@ -189,7 +183,7 @@ class _Visit:
         if place.container is not None:
             joining_container.enter(place.container)
             return
-        for name, kind in _KINDS.items():
+        for name, kind in joining_container.NAMESPACES.items():
             if name in place.namespaces:
                 linux.setns(place.namespaces[name], kind)
         if place.own_files is not None:

@@ -14,13 +14,14 @@ from pathlib import Path
 from testbed.nodes import linux
 from testbed.nodes.control_group import mounts
 
-_NAMESPACES = {
+NAMESPACES = {
     "net": linux.CLONE_NEWNET,
     "uts": linux.CLONE_NEWUTS,
     "ipc": linux.CLONE_NEWIPC,
     "cgroup": linux.CLONE_NEWCGROUP,
     "mnt": linux.CLONE_NEWNS,  # last, as it replaces this process's /proc
 }
+"""The namespaces of a node but those of its processes and users, in the order to enter them."""
 
 
 def enter(first: int) -> None:
@@ -34,7 +35,7 @@ def enter(first: int) -> None:
     Raises:
         OSError: the container has ended, or this process is not root.
     """
-    user, group = _share(first, _NAMESPACES)
+    user, group = _share(first, NAMESPACES)
     os.chdir("/")
     linux.give_up_privileges(user, group)
 
@@ -74,7 +75,7 @@ def _share(first: int, namespaces: Iterable[str]) -> tuple[int, int]:
     for members in groups:
         members.write_text("0")
     for name, handle in handles.items():
-        linux.setns(handle, _NAMESPACES[name])
+        linux.setns(handle, NAMESPACES[name])
         os.close(handle)
     return user, group
 

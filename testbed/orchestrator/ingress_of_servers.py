@@ -58,15 +58,10 @@ class IngressOfServers:
     def evaluation_due(
         self, server: int, version: int, time: float, ledger: Mapping[str, int], *, again: bool
     ) -> None:
-        """Record a server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds.
-
-        Args:
-            again: True from a restored server, which cannot know what was reported before.
-        """
-        one = self.each[server]
-        (one.evaluation_due_again if again else one.evaluation_due)(version, time, ledger)
+        """Record a server's ledger at an evaluation point; see ``ServerIngress.evaluation_due``."""
+        self.each[server].evaluation_due(version, time, ledger, again=again)
         if version in self._left_out:
-            one.left_out(version)
+            self.each[server].left_out(version)
 
     def evaluated(self, report: VersionEvaluated) -> None:
         """Record the evaluator's result for a version; see ``ServerIngress.evaluated``."""

@@ -91,17 +91,21 @@ class ServerIngress:
         """Record a reading of the kernel's counter, at a time of CLOCK_MONOTONIC in seconds."""
         self._readings.append(CounterReading(time, wire_bytes))
 
-    def evaluation_due(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
-        """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds."""
+    def evaluation_due(
+        self, version: int, time: float, ledger: Mapping[str, int], *, again: bool = False
+    ) -> None:
+        """Record the server's ledger at an evaluation point; ``time`` is CLOCK_MONOTONIC in seconds.
+
+        Args:
+            again: True from a restored server, which cannot know what was reported before.
+        """
+        known = version in self._complete or version in self._pending
+        if again and known:
+            return
         self._last = {"iteration": version, "time": time, **self._with_forgotten(ledger)}
         self._points[version] = self._last
-        if version not in self._complete and version not in self._pending:
-            self._pending[version] = self._last  # otherwise it had it before it was killed
-
-    def evaluation_due_again(self, version: int, time: float, ledger: Mapping[str, int]) -> None:
-        """Record the same from a restored server, which cannot know what was reported before."""
-        if version not in self._complete and version not in self._pending:
-            self.evaluation_due(version, time, ledger)
+        if not known:  # otherwise it had it before it was killed
+            self._pending[version] = self._last
 
     def _with_forgotten(self, ledger: Mapping[str, int]) -> dict[str, int]:
         return {name: value + self.forgotten.get(name, 0) for name, value in ledger.items()}

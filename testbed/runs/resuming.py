@@ -311,11 +311,12 @@ def _read(run: RecordedRun, files: Sequence[CheckpointFiles], lock: int) -> Resu
     manifest = _manifest(run)
     seconds = latest(marks).time if marks else _host_seconds(updates, manifest)
     version = state["version"] if state else 0
+    counters = read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
     tables = {
         "updates": updates.slice(0, counts["updates"]),
         "diagnostics": diagnostics.slice(0, version),
         "evaluations": evaluations.slice(0, counts["evaluations"]),
-        "counters": _counters(run).slice(0, 0 if emulated else None),
+        "counters": counters.slice(0, 0 if emulated else None),
     }
     if (energy := _energy(run)) is not None:
         tables["energy"] = energy.slice(0, 0)
@@ -388,10 +389,6 @@ def _emulated(
     # The server reads the rest, whole models, by itself.
     needed = {name: state[name] for name in ("version", "counts") if name in state}
     return needed, marks.of(state["version"])
-
-
-def _counters(run: RecordedRun) -> pa.Table:
-    return read_columns(run.directory / "traffic", "counters", COUNTER_COLUMNS)
 
 
 def _lines(path: Path) -> list[str]:

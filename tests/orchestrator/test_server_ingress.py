@@ -121,9 +121,9 @@ def test_a_resumed_run_continues_to_count() -> None:
     ingress = ServerIngress(1000, {"payload_bytes": 3, "message_bytes": 4})
     ingress.has({"iteration": version, "wire_bytes": 900, **LEDGER} for version in (0, 100))
     assert ingress.newest == 1000
-    ingress.evaluation_due_again(100, 0.5, LEDGER)  # on record already
-    ingress.evaluation_due_again(200, 0.5, LEDGER)
-    ingress.evaluation_due_again(200, 0.6, LEDGER)
+    ingress.evaluation_due(100, 0.5, LEDGER, again=True)  # on record already
+    ingress.evaluation_due(200, 0.5, LEDGER, again=True)
+    ingress.evaluation_due(200, 0.6, LEDGER, again=True)
     assert ingress.due == 1
     ingress.evaluated(VersionEvaluated(200, 60.0, 0.9, 0.0))
     ingress.counted(1.0, 10)
@@ -136,7 +136,7 @@ def test_a_run_resumed_at_its_end_has_the_totals_on_record() -> None:
     ingress = ServerIngress(1000)
     ingress.has([{"iteration": 200, "time": 7.5, "wire_bytes": 900, **LEDGER}])
     ingress.counted(8.0, 10)
-    ingress.evaluation_due_again(200, 9.0, LEDGER)
+    ingress.evaluation_due(200, 9.0, LEDGER, again=True)
     assert ingress.at_last_evaluation() == {**LEDGER, "wire_bytes": 900}
     ingress.go_back(150, 10.0, {})
     assert ingress.at_last_evaluation()["wire_bytes"] == 0

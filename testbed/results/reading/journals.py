@@ -7,7 +7,7 @@ is flushed at each evaluation, so it may have more evaluations than the stream.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -180,13 +180,12 @@ def read_accounting(directory: Path) -> Any:
     import pyarrow as pa
 
     path = directory / "traffic" / "accounting.parquet"
-    schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in ACCOUNTING.items()])
     with whole(path):
         table = read_parquet(path)
         if "server" in table.column_names:
             at = map(str, table.column("server").to_pylist())
             table = table.filter(pa.array([not is_aggregator(name) for name in at], pa.bool_()))
-        return _columns(table, schema, f"the rows of {path}")
+        return _columns(table, _schema(ACCOUNTING), f"the rows of {path}")
 
 
 def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
@@ -198,10 +197,14 @@ def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Any:
         return table.select([column for column in columns if column in table.column_names])
 
 
-def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
+def _schema(columns: Mapping[str, str]) -> Any:
     import pyarrow as pa
 
-    schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
+    return pa.schema([(column, pa.type_for_alias(kind)) for column, kind in columns.items()])
+
+
+def _journal(directory: Path, name: str, columns: dict[str, str]) -> Any:
+    schema = _schema(columns)
     table = _rows(directory, name, schema)
     with whole(directory / name):
         found = _without_nulls(_columns(table, schema, f"the {name} of {directory}"))
@@ -343,9 +346,8 @@ def _curve_csv(path: Path, columns: dict[str, str]) -> Any:
             )
         except (StopIteration, csv.Error, KeyError, TypeError, ValueError):
             break
-    schema = pa.schema([(c, pa.type_for_alias(kind)) for c, kind in columns.items()])
     with whole(path):
-        table = _without_nulls(pa.Table.from_pylist(rows, schema=schema))
+        table = _without_nulls(pa.Table.from_pylist(rows, schema=_schema(columns)))
         _check_numbers(table)
     return table
 
