@@ -3,7 +3,7 @@
 from typing import Any
 
 from testbed.device_power import DevicePower
-from testbed.experiment.device_links import DeviceLink, LinkKeys, link_of
+from testbed.experiment.device_links import AskedLink, LinkKeys, link_of
 from testbed.experiment.power_figures import power_of
 from testbed.experiment.profiles import HARDWARE, LINKS
 from testbed.experiment.spec import Spec
@@ -97,7 +97,7 @@ def shape_text(shape: Shape) -> str:
     return ", ".join(parts) or "not shaped"
 
 
-def cells(link: DeviceLink) -> dict[str, str]:
+def cells(link: AskedLink) -> dict[str, str]:
     """Return the columns of a table of classes for a link: up / down where the directions differ."""
     up, down = link.up, link.down
     return {

@@ -4,7 +4,7 @@ from typing import Any
 
 from testbed.cli import plan_faults, plan_links
 from testbed.device_names import SERVER_NAME
-from testbed.experiment.device_links import DeviceLink
+from testbed.experiment.device_links import AskedLink
 from testbed.network.links import CORE, Link
 from testbed.number_text import as_duration, as_number
 from testbed.planning import background_flows
@@ -86,7 +86,7 @@ def _link(link: Link) -> str:
     return "link not shaped" if up == down == "not shaped" else f"uplink {up}; downlink {down}"
 
 
-def _words(link: DeviceLink) -> str:
+def _words(link: AskedLink) -> str:
     """Return what is shaped on a worker's link."""
     found = [
         f"{key} {value}"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.experiment.device_links import DeviceLink
+from testbed.experiment.device_links import AskedLink
 from testbed.experiment.rate_trace_files import DIRECTIONS, Direction
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.number_text import as_number, as_rate
@@ -29,7 +29,7 @@ def describe(plan: "Plan") -> list[str]:
     return ["rates that follow traces:", *lines] if lines else []
 
 
-def _trace(link: DeviceLink, direction: Direction) -> RateTrace | None:
+def _trace(link: AskedLink, direction: Direction) -> RateTrace | None:
     return link.up_trace if direction == "uplink" else link.down_trace
 
 

@@ -9,7 +9,7 @@ from testbed.algorithms.interface import Conditions, Options
 from testbed.algorithms.learning_rate import ConstantRate
 from testbed.encoding_choice import EncodingChoice, Pulls
 from testbed.experiment.alternatives import ChosenByValue, OrOwn, ShortForm
-from testbed.experiment.device_links import DeviceLink, link_of
+from testbed.experiment.device_links import AskedLink, link_of
 from testbed.experiment.labels import check_experiment
 from testbed.experiment.profiles import HARDWARE
 from testbed.experiment.sections.datasets import (
@@ -244,7 +244,7 @@ class Contents(Section):
             return compute, self.waiting
         return one.of("compute", compute), one.of("waiting", self.waiting)
 
-    def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
+    def link_of(self, one: DeviceClassSpec | None) -> AskedLink:
         """Return the link of a class's devices, with its traces; of all devices if it is None."""
         return link_of(*([] if one is None else [one]), self.network)
 

@@ -16,7 +16,7 @@ LinkKeys: TypeAlias = NetworkSpec | DeviceClassSpec | SharedLinkSpec
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceLink:
+class AskedLink:
     """A device's own link.
 
     Attributes:
@@ -38,7 +38,7 @@ class DeviceLink:
         return up, down
 
 
-def link_of(*sections: LinkKeys) -> DeviceLink:
+def link_of(*sections: LinkKeys) -> AskedLink:
     """Return the link of a class's devices; of all devices without classes.
 
     Args:
@@ -47,7 +47,7 @@ def link_of(*sections: LinkKeys) -> DeviceLink:
     """
     up, down = link_shapes(*sections)
     up_trace, down_trace = _trace(sections, "uplink"), _trace(sections, "downlink")
-    return DeviceLink(
+    return AskedLink(
         up if up_trace is None else replace(up, rate=None),
         down if down_trace is None else replace(down, rate=None),
         up_trace,

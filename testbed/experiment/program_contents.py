@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from testbed.experiment.alternatives import ShortForm
 from testbed.experiment.contents import Contents
-from testbed.experiment.device_links import DeviceLink, link_of
+from testbed.experiment.device_links import AskedLink, link_of
 from testbed.experiment.labels import RESERVED, check_experiment, check_name
 from testbed.experiment.sections.device_classes import DeviceClassSpec
 from testbed.experiment.sections.devices import DevicesSpec
@@ -136,7 +136,7 @@ class ProgramContents(Section):
         """The name of the run."""
         return self.label or self.name
 
-    def link_of(self, one: DeviceClassSpec | None) -> DeviceLink:
+    def link_of(self, one: DeviceClassSpec | None) -> AskedLink:
         """Return the link of a class's devices, with its traces; of all devices if it is None."""
         return link_of(*([] if one is None else [one]), self.network)
 

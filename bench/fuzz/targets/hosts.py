@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from testbed.orchestrator.hosts.secured_connection import (
     _HELLO,
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
     _Way,
 )
 
 _KEYS = b"1" * 32, b"2" * 32
 _SENT = [
-    Frame(1, 0, b"{}"),
-    Frame(2, 7, b""),
-    Frame(2, 300, bytes(range(200))),
-    Frame(3, 1, b"end"),
+    HostFrame(1, 0, b"{}"),
+    HostFrame(2, 7, b""),
+    HostFrame(2, 300, bytes(range(200))),
+    HostFrame(3, 1, b"end"),
 ]
 TOKENS = (
     *(
@@ -66,7 +66,7 @@ def check(data: bytes) -> bool:
             pass
         else:
             raise AssertionError("a stranger has proven what it does not know")
-    found: list[Frame] = []
+    found: list[HostFrame] = []
     with _receiving(data) as own:
         connection = SecuredConnection(own, _Way(_KEYS[1]), _Way(_KEYS[0]))
         try:

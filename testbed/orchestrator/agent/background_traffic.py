@@ -33,7 +33,7 @@ MOST_LATE = 0.05
 _IP_RECVERR = 11
 
 
-class Background:
+class BackgroundTraffic:
     """The background traffic of one run.
 
     Attributes:

@@ -16,7 +16,7 @@ from testbed.network import shaping
 from testbed.network.building import DEVICE_INDEX, Queues
 from testbed.network.topology import Direction, Network
 from testbed.nodes.linux import inside_network
-from testbed.orchestrator.agent.background_traffic import Background
+from testbed.orchestrator.agent.background_traffic import BackgroundTraffic
 from testbed.orchestrator.agent.capturing import CaptureProcess
 from testbed.telemetry.traffic_files import capture_file
 from traffic.counters import COUNTS, Counts, Meter, read_all
@@ -49,7 +49,7 @@ class Observation:
         network: Network,
         queues: Queues,
         namespaces: Mapping[str, int],
-        background: Background | None = None,
+        background: BackgroundTraffic | None = None,
     ) -> None:
         """Open the counters and start the capture; no device may have sent anything yet.
 

@@ -33,7 +33,7 @@ from testbed.network.underlay import Underlay
 from testbed.nodes import linux
 from testbed.nodes.node_interface import Nodes
 from testbed.nodes.node_table import NodeTable
-from testbed.orchestrator.agent.background_traffic import Background
+from testbed.orchestrator.agent.background_traffic import BackgroundTraffic
 from testbed.orchestrator.agent.device_faults import DeviceFaults
 from testbed.orchestrator.agent.host_readings import HostReadings, ProcessorTimes
 from testbed.orchestrator.agent.link_counters import LinkCounters
@@ -77,7 +77,9 @@ class RunNetwork:
         self._sockets = SocketLedgers(plan.get("sockets", ()), networks)
         with ExitStack() as begun:
             background = plan.get("background")
-            self._background = Background(background, network, networks) if background else None
+            self._background = (
+                BackgroundTraffic(background, network, networks) if background else None
+            )
             if self._background:
                 begun.callback(self._background.abandon)
             self._observation = Observation(

@@ -30,11 +30,11 @@ from testbed.orchestrator.agent.process import ended, start
 from testbed.orchestrator.hosts.device_entry import serve_entry
 from testbed.orchestrator.hosts.host_paths import answer
 from testbed.orchestrator.hosts.member import HostFacts, SharedThere, own_processors
-from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, Kind, Relay
+from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, OUTPUT, FrameKind, Relay
 from testbed.orchestrator.hosts.secured_connection import (
     SHORTEST_SECRET,
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 from testbed.roles.arguments import SharedArguments
@@ -132,22 +132,22 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
         ConnectionLostError: the connection has ended before, or the caller does not know the secret.
     """
     secured = SecuredConnection.proven(connection, secret, calls=False, seconds=PATIENCE)
-    frames: list[Frame] = []
+    frames: list[HostFrame] = []
     while not frames:
         frames += secured.receive()
     frames.clear()
-    secured.send(Kind.OPEN, CONTROL, json.dumps(asdict(facts())).encode())
+    secured.send(FrameKind.OPEN, CONTROL, json.dumps(asdict(facts())).encode())
     try:
         # What is wanted, and the first request; or the request for a command in a device.
-        while len(frames) < 2 and not (frames and frames[0].kind == Kind.ENTER):
+        while len(frames) < 2 and not (frames and frames[0].kind == FrameKind.ENTER):
             for frame in secured.receive():
-                if frame.kind == Kind.INQUIRY:
+                if frame.kind == FrameKind.INQUIRY:
                     answer(secured, frame, secret)
                 else:
                     frames.append(frame)
     except ConnectionLostError:
         return  # it only wanted to know that this host is there
-    if frames[0].kind == Kind.ENTER:
+    if frames[0].kind == FrameKind.ENTER:
         serve_entry(secured, frames, os.getppid())
         return
     wanted = json.loads(frames.pop(0).content)
@@ -158,7 +158,7 @@ def _serve_run(connection: socket.socket, secret: bytes) -> None:
 
 
 def _serve_agent(
-    secured: SecuredConnection, wanted: SharedThere, first: LoadRoles, frames: list[Frame]
+    secured: SecuredConnection, wanted: SharedThere, first: LoadRoles, frames: list[HostFrame]
 ) -> None:
     """Start an agent with its first request, and carry its channels until it has ended.
 
@@ -203,7 +203,7 @@ def _serve_agent(
             print(what, flush=True)
 
 
-def _first_request(frame: Frame) -> LoadRoles:
+def _first_request(frame: HostFrame) -> LoadRoles:
     """Return the agent's first request."""
     request = REQUESTS.decode(ReceivedMessage(*parsed(frame.content)))
     if not isinstance(request, LoadRoles):

@@ -10,10 +10,10 @@ import os
 import select
 from collections.abc import Mapping, Sequence
 
-from testbed.orchestrator.hosts.relay import Kind
+from testbed.orchestrator.hosts.relay import FrameKind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 
@@ -36,7 +36,7 @@ class CarriedStreams:
         connection: SecuredConnection,
         sources: Mapping[int, int],
         sinks: Mapping[int, int],
-        pending: Sequence[Frame] = (),
+        pending: Sequence[HostFrame] = (),
     ) -> None:
         """Take over descriptors, which may block.
 
@@ -48,7 +48,7 @@ class CarriedStreams:
         self._room = dict.fromkeys(sources, WINDOW)
         self._waiting = {number: bytearray() for number in sinks}
         self._ended: set[int] = set()
-        self._others: list[Frame] = []
+        self._others: list[HostFrame] = []
         os.set_blocking(connection.socket.fileno(), False)
         for frame in pending:
             self._take(frame)
@@ -66,11 +66,11 @@ class CarriedStreams:
             poll.register(source, select.POLLIN)
         return not any(events & select.POLLIN for _, events in poll.poll(0))
 
-    def send(self, kind: Kind, number: int, content: bytes = b"") -> None:
+    def send(self, kind: FrameKind, number: int, content: bytes = b"") -> None:
         """Send a frame, in its order with all others."""
         self._connection.queue(kind, number, content)
 
-    def turn(self, other: int | None = None) -> tuple[bool, Sequence[Frame]]:
+    def turn(self, other: int | None = None) -> tuple[bool, Sequence[HostFrame]]:
         """Wait until something can be carried, or another descriptor is readable, and carry it.
 
         Returns:
@@ -114,7 +114,7 @@ class CarriedStreams:
         except OSError:  # how a terminal says that its other end is closed
             part = b""
         self._room[number] -= len(part)
-        self.send(Kind.STREAM, number, part)
+        self.send(FrameKind.STREAM, number, part)
         if not part:
             os.close(self.sources.pop(number))
 
@@ -129,28 +129,31 @@ class CarriedStreams:
             waiting.clear()
             self._ended.add(number)
         del waiting[:written]
-        self.send(Kind.TAKEN, number, written.to_bytes(4))
+        self.send(FrameKind.TAKEN, number, written.to_bytes(4))
         self._close_if_over(number)
 
     def _close_if_over(self, number: int) -> None:
         if number in self._ended and not self._waiting[number]:
             os.close(self.sinks.pop(number))
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: HostFrame) -> None:
         number, content = frame.channel, frame.content
-        if frame.kind == Kind.STREAM and number in self.sinks:
+        if frame.kind == FrameKind.STREAM and number in self.sinks:
             self._waiting[number] += content
             if len(self._waiting[number]) > WINDOW:
                 raise ConnectionLostError("it has sent more than it may")
             if not content:
                 self._ended.add(number)
             self._close_if_over(number)
-        elif frame.kind == Kind.TAKEN and number in self.sources:
+        elif frame.kind == FrameKind.TAKEN and number in self.sources:
             taken = int.from_bytes(content)
             self._room[number] += taken
             if not taken:
                 os.close(self.sources.pop(number))
-        elif frame.kind not in (Kind.STREAM, Kind.TAKEN):  # else it is of a stream that has ended
+        elif frame.kind not in (
+            FrameKind.STREAM,
+            FrameKind.TAKEN,
+        ):  # these are of one that has ended
             self._others.append(frame)
 
     def close_sources(self) -> None:

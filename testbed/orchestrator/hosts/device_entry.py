@@ -25,10 +25,10 @@ from testbed.nodes.node_table import published
 from testbed.orchestrator.hosts.carried_streams import CarriedStreams
 from testbed.orchestrator.hosts.hosts_file import matches
 from testbed.orchestrator.hosts.member import HOST, HostTable, Member
-from testbed.orchestrator.hosts.relay import CONTROL, Kind
+from testbed.orchestrator.hosts.relay import CONTROL, FrameKind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 from testbed.runs.device_place import AgentHere, agent_below, place_of, status_of
@@ -133,7 +133,7 @@ def _entered(connection: SecuredConnection, wanted: EnterDevice) -> int:
     with contextlib.closing(streams), noted(_OF_CALLER) as came, raw:
         if wanted.shown:
             wanted = replace(wanted, size=termios.tcgetwinsize(0))
-        streams.send(Kind.ENTER, CONTROL, json.dumps(asdict(wanted)).encode())
+        streams.send(FrameKind.ENTER, CONTROL, json.dumps(asdict(wanted)).encode())
         while status is None or streams.waits:
             signalled, frames = streams.turn(came)
             for number in os.read(came, 64) if signalled else b"":
@@ -142,9 +142,9 @@ def _entered(connection: SecuredConnection, wanted: EnterDevice) -> int:
                 with contextlib.suppress(termios.error):  # it has no terminal, or not any more
                     resized = number == signal.SIGWINCH
                     size = _SIZE.pack(*termios.tcgetwinsize(0)) if resized else b""
-                    streams.send(Kind.SIGNAL, number, size)
+                    streams.send(FrameKind.SIGNAL, number, size)
             for frame in frames:
-                if frame.kind != Kind.ENDED:
+                if frame.kind != FrameKind.ENDED:
                     raise ConnectionLostError("it has sent something else than a command's streams")
                 status = frame.channel
                 streams.close_sources()
@@ -154,7 +154,7 @@ def _entered(connection: SecuredConnection, wanted: EnterDevice) -> int:
 # -- the host's side
 
 
-def serve_entry(connection: SecuredConnection, frames: Sequence[Frame], service: int) -> None:
+def serve_entry(connection: SecuredConnection, frames: Sequence[HostFrame], service: int) -> None:
     """Run the command that the first of some frames asks for, and carry its streams until it has ended.
 
     Args:
@@ -188,7 +188,7 @@ def serve_entry(connection: SecuredConnection, frames: Sequence[Frame], service:
         status = os.waitstatus_to_exitcode(os.waitpid(front, 0)[1])
         os.close(ended)
         streams.close()
-    streams.send(Kind.ENDED, 128 - status if status < 0 else status)
+    streams.send(FrameKind.ENDED, 128 - status if status < 0 else status)
     with contextlib.suppress(ConnectionLostError):
         while True:  # a connection that this side closes may lose what is on the way
             streams.turn()
@@ -231,14 +231,14 @@ def _enter(wanted: EnterDevice, service: int, parent: int) -> int:
         return 128 + signal.SIGINT
 
 
-def _signal(frame: Frame, front: int, terminal: int | None, *, over: bool) -> None:
+def _signal(frame: HostFrame, front: int, terminal: int | None, *, over: bool) -> None:
     """Give the command a signal of the caller's.
 
     Raises:
         ConnectionLostError: it is none.
     """
     number = frame.channel
-    if frame.kind != Kind.SIGNAL:
+    if frame.kind != FrameKind.SIGNAL:
         raise ConnectionLostError("it has sent something else than a command's streams")
     if number == signal.SIGWINCH and terminal is not None and len(frame.content) == _SIZE.size:
         with contextlib.suppress(OSError):

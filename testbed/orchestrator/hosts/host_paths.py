@@ -51,10 +51,10 @@ from testbed.orchestrator.hosts.inquiries import (
     send_inquiry,
 )
 from testbed.orchestrator.hosts.path_datagrams import DatagramsPassed, exchange, exchanged
-from testbed.orchestrator.hosts.relay import Kind
+from testbed.orchestrator.hosts.relay import FrameKind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 from testbed.roles.transport.kernel_queues import shortest_round_trip
@@ -109,14 +109,14 @@ def measured(way: MeasurePath, secret: bytes) -> PathMeasured:
     )
 
 
-def answer(connection: SecuredConnection, frame: Frame, secret: bytes) -> None:
+def answer(connection: SecuredConnection, frame: HostFrame, secret: bytes) -> None:
     """Answer an inquiry that came over a connection.
 
     Raises:
         ConnectionLostError: it is none, or the connection has ended.
     """
     try:
-        if frame.kind != Kind.INQUIRY:
+        if frame.kind != FrameKind.INQUIRY:
             raise InvalidMessageError("something else than an inquiry")
         inquiry = INQUIRIES.decode(ReceivedMessage(*parsed(frame.content)))
     except InvalidMessageError as error:

@@ -14,10 +14,10 @@ from typing import TypeAlias, TypeVar, get_args
 from testbed import number_text as q
 from testbed.channel import InvalidMessageError, ReceivedMessage, parsed
 from testbed.messages.codec import MessageCodec, encode
-from testbed.orchestrator.hosts.relay import CONTROL, Kind
+from testbed.orchestrator.hosts.relay import CONTROL, FrameKind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 
@@ -326,7 +326,7 @@ def awaited(connection: SecuredConnection, answer: type[A]) -> A:
     Raises:
         ConnectionLostError: see ``ask``.
     """
-    frames: list[Frame] = []
+    frames: list[HostFrame] = []
     while not frames:
         frames += connection.receive()
     try:
@@ -347,4 +347,4 @@ def send_inquiry(connection: SecuredConnection, message: Inquiry | Answer) -> No
         ConnectionLostError: the connection has ended.
     """
     fields, _ = encode(message)
-    connection.send(Kind.INQUIRY, CONTROL, json.dumps(fields).encode())
+    connection.send(FrameKind.INQUIRY, CONTROL, json.dumps(fields).encode())

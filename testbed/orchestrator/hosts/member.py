@@ -42,7 +42,7 @@ from testbed.orchestrator.hosts.inquiries import (
     RoomFound,
     ask,
 )
-from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, Kind, Relay
+from testbed.orchestrator.hosts.relay import CONTROL, FIRST_ORDERS, FrameKind, Relay
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from testbed.version import VERSION
 
@@ -147,7 +147,7 @@ class Member:
             refused.callback(connection.close)
             try:
                 secured = SecuredConnection.proven(connection, secret, calls=True, seconds=patience)
-                secured.send(Kind.OPEN, CONTROL, b"{}")
+                secured.send(FrameKind.OPEN, CONTROL, b"{}")
                 found = of_plain(HostFacts, json.loads(secured.receive()[0].content))
                 clock = HostClock.of(secured)
             except ValueError as error:
@@ -276,7 +276,7 @@ class Member:
         """
         assert not handed  # descriptors do not cross hosts
         wanted: SharedThere = {"orders": [*orders], "paces": paces, "models": models}
-        self.connection.send(Kind.OPEN, CONTROL, json.dumps(wanted).encode())
+        self.connection.send(FrameKind.OPEN, CONTROL, json.dumps(wanted).encode())
         own = self.connection.socket
         kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))
         with Path(os.devnull).open("rb") as nothing:

@@ -28,7 +28,7 @@ from testbed.channel import InvalidMessageError, Packet, parsed, receive_packet,
 from testbed.orchestrator.hosts.secured_connection import (
     LARGEST,
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 
@@ -47,7 +47,7 @@ _MOST_WAITING = 256 << 20
 """Bytes that wait for processes to read them, beyond which the run is given up."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is."""
 
     OPEN = 0
@@ -116,7 +116,7 @@ class Relay:
         *,
         calls: bool,
         output: Callable[[bytes], object] = lambda _: None,
-        pending: Sequence[Frame] = (),
+        pending: Sequence[HostFrame] = (),
     ) -> None:
         """Take over the ends of channels.
 
@@ -193,7 +193,7 @@ class Relay:
                 raise
             packet = Packet(str(error).encode(), False, ())  # its reader refuses that, too
         if packet is None:
-            self._send(Kind.END, end.number, b"")
+            self._send(FrameKind.END, end.number, b"")
             end.reads = False
             if end.number == CONTROL and self._calls:
                 self._watch(end)  # the agent still says what it could not remove
@@ -203,9 +203,11 @@ class Relay:
             number, self._next = self._next, self._next + 1
             (report,) = packet.descriptors
             self._add(number, socket.socket(fileno=report))
-            self._send(Kind.START, number, packet.content)
+            self._send(FrameKind.START, number, packet.content)
         else:
-            self._send(Kind.LONG if packet.long else Kind.PACKET, end.number, packet.content)
+            self._send(
+                FrameKind.LONG if packet.long else FrameKind.PACKET, end.number, packet.content
+            )
         return True
 
     def _received(self, end: _LocalEnd) -> Packet | None:
@@ -221,7 +223,7 @@ class Relay:
             raise InvalidMessageError("a packet with a descriptor")
         return packet
 
-    def _send(self, kind: Kind, number: int, content: bytes) -> None:
+    def _send(self, kind: FrameKind, number: int, content: bytes) -> None:
         self._connection.queue(kind, number, content)
         self._flush()
 
@@ -232,12 +234,12 @@ class Relay:
 
     # -- from the other host to this one
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: HostFrame) -> None:
         if frame.channel == OUTPUT:
             self._output(frame.content)
-            if frame.kind == Kind.END:
+            if frame.kind == FrameKind.END:
                 self._open.discard(OUTPUT)
-        elif frame.kind == Kind.START and not self._calls:
+        elif frame.kind == FrameKind.START and not self._calls:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._add(frame.channel, ours)
             role = parsed(frame.content)[0]["role"]
@@ -245,11 +247,11 @@ class Relay:
                 self._drop_orders(int(role["number"]))
             self._queue(self._ends[CONTROL], _Waiting(frame.content, report=theirs))
         elif (end := self._ends.get(frame.channel)) is not None:
-            if frame.kind == Kind.END:
+            if frame.kind == FrameKind.END:
                 end.ending = True
                 self._deliver(end)
             else:
-                self._queue(end, _Waiting(frame.content, frame.kind == Kind.LONG))
+                self._queue(end, _Waiting(frame.content, frame.kind == FrameKind.LONG))
         # Else a process has ended that this was on its way to.
 
     def _drop_orders(self, device: int) -> None:

@@ -51,7 +51,7 @@ class ConnectionLostError(TestbedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class HostFrame:
     """What came in one piece.
 
     Attributes:
@@ -176,7 +176,7 @@ class SecuredConnection:
         except OSError as error:
             raise ConnectionLostError(f"the connection has ended ({error.strerror})") from error
 
-    def receive(self) -> list[Frame]:
+    def receive(self) -> list[HostFrame]:
         """Wait for bytes, and return the frames that are whole with them.
 
         Raises:
@@ -191,7 +191,7 @@ class SecuredConnection:
         self._rest += data
         return list(self._frames())
 
-    def _frames(self) -> Iterator[Frame]:
+    def _frames(self) -> Iterator[HostFrame]:
         place = 0
         while len(self._rest) - place >= _HEAD.size:
             kind, channel, length = _HEAD.unpack_from(self._rest, place)
@@ -205,7 +205,7 @@ class SecuredConnection:
             if not hmac.compare_digest(mac, self._received.mac(head, content)):
                 raise ConnectionLostError("a frame came that it has not sent")
             place = end + _MAC
-            yield Frame(kind, channel, content)
+            yield HostFrame(kind, channel, content)
         del self._rest[:place]
 
 

@@ -105,7 +105,7 @@ class Measured(_Record):
     packets: Whole
 
 
-class Direction(_Record):
+class MeasuredDirection(_Record):
     """One direction of one link, as asked and as measured.
 
     Attributes:
@@ -143,7 +143,7 @@ class Links(_Record):
     probed: Whole = 0
     seconds: Number = None
     unmeasured: Text | None = None
-    directions: tuple[Direction, ...] = ()
+    directions: tuple[MeasuredDirection, ...] = ()
 
 
 class Graph(_Record):
@@ -350,7 +350,7 @@ class LeftOut(_Record):
     reason: Text | None = None
 
 
-class Spread(_Record):
+class MeanAndExtremes(_Record):
     """The mean and the extremes of a number over devices."""
 
     mean: float
@@ -365,10 +365,10 @@ class PartUse(_Record):
     """
 
     devices: Whole
-    cpu: Spread | None = None
-    uplink: Spread | None = None
-    downlink: Spread | None = None
-    message_wait: Spread | None = None
+    cpu: MeanAndExtremes | None = None
+    uplink: MeanAndExtremes | None = None
+    downlink: MeanAndExtremes | None = None
+    message_wait: MeanAndExtremes | None = None
 
 
 class UtilisationSummary(_Record):

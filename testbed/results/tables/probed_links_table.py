@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from testbed import number_text as q
 from testbed.results.reading.recorded_run import RecordedRun
-from testbed.results.reading.run_files import Direction, Measured
+from testbed.results.reading.run_files import Measured, MeasuredDirection
 
 HEADINGS = (
     "links",
@@ -24,14 +24,14 @@ def link_rows(run: RecordedRun) -> list[tuple[str, ...]]:
     Directions of links with the same settings have one; each that is wrong has a row of its own.
     """
     links = run.manifest.links
-    groups: dict[object, list[Direction]] = {}
+    groups: dict[object, list[MeasuredDirection]] = {}
     for link in links.directions if links else ():
         own = link.device if link.wrong else None
         groups.setdefault((link.direction, link.asked, link.unmeasured, own), []).append(link)
     return [_cells(alike) for alike in groups.values()]
 
 
-def _cells(directions: Sequence[Direction]) -> tuple[str, ...]:
+def _cells(directions: Sequence[MeasuredDirection]) -> tuple[str, ...]:
     first = directions[0]
     measured = [one.measured for one in directions if one.measured]
     unsure = any(one.at_least for one in measured)
@@ -57,7 +57,7 @@ def _losses(measured: Sequence[Measured]) -> str:
     return f"{q.as_share(lost / packets)} of {packets:,}"
 
 
-def _verdict(first: Direction, unsure: bool) -> str:
+def _verdict(first: MeasuredDirection, unsure: bool) -> str:
     if why := first.failed or first.unmeasured:
         return f"not measured: {why}"
     if first.off:

@@ -26,10 +26,10 @@ from testbed.nodes import forked_process, linux
 from testbed.orchestrator.hosts.agent_service import serve
 from testbed.orchestrator.hosts.hosts_file import HostsFile, OtherHost
 from testbed.orchestrator.hosts.member import Member
-from testbed.orchestrator.hosts.relay import CONTROL, Kind
+from testbed.orchestrator.hosts.relay import CONTROL, FrameKind
 from testbed.orchestrator.hosts.secured_connection import (
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 from testbed.orchestrator.hosts.spread import Spread, check
@@ -261,7 +261,7 @@ def test_a_request_for_a_command_that_is_none_ends_its_connection_only(
 ) -> None:
     connection = Member.called(host, SECRET).connection
     with connection.socket:
-        connection.send(Kind.ENTER, CONTROL, asked)
+        connection.send(FrameKind.ENTER, CONTROL, asked)
         with pytest.raises(ConnectionLostError):
             connection.receive()
     Member.called(host, SECRET).connection.socket.close()
@@ -283,15 +283,17 @@ def test_a_command_of_a_caller_that_has_proven_nothing_is_not_carried_out(
     caller = socket.create_connection((host.address, host.port))
     with caller, pytest.raises(ConnectionLostError, match="secrets may differ"):
         connection = SecuredConnection.proven(caller, b"another secret..", calls=True, seconds=5)
-        connection.send(Kind.ENTER, CONTROL, content)
+        connection.send(FrameKind.ENTER, CONTROL, content)
     # With the proof it is understood, and there is no such run.
     connection = Member.called(host, SECRET).connection
     with connection.socket:
-        connection.send(Kind.ENTER, CONTROL, content)
-        frames: list[Frame] = []
-        while not frames or frames[-1].kind != Kind.ENDED:
+        connection.send(FrameKind.ENTER, CONTROL, content)
+        frames: list[HostFrame] = []
+        while not frames or frames[-1].kind != FrameKind.ENDED:
             frames += connection.receive()
-    errors = b"".join(one.content for one in frames if (one.kind, one.channel) == (Kind.STREAM, 2))
+    errors = b"".join(
+        one.content for one in frames if (one.kind, one.channel) == (FrameKind.STREAM, 2)
+    )
     assert b"has no devices now" in errors
     assert frames[-1].channel == 125
     assert not (tmp_path / "made").exists()
@@ -305,7 +307,7 @@ def test_an_agent_that_says_other_facts_runs_other_code(said: bytes) -> None:
             connection, _ = listening.accept()
             secured = SecuredConnection.proven(connection, SECRET, calls=False, seconds=10)
             secured.receive()
-            secured.send(Kind.OPEN, CONTROL, said)
+            secured.send(FrameKind.OPEN, CONTROL, said)
             connection.recv(1)  # until the caller has gone
 
         agent = forked_process.fork("agent", body, (0, 1, 2), (listening.fileno(),))

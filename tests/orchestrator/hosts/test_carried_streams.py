@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from testbed.orchestrator.hosts.carried_streams import WINDOW, CarriedStreams
-from testbed.orchestrator.hosts.relay import Kind
+from testbed.orchestrator.hosts.relay import FrameKind
 from testbed.orchestrator.hosts.secured_connection import ConnectionLostError, SecuredConnection
 from tests.end_to_end.conftest import until
 from tests.orchestrator.hosts.test_secured_connection import SECRET, proven
@@ -110,6 +110,6 @@ def test_a_reader_that_has_ended_ends_the_writer(carried: Carried) -> None:
 
 def test_an_end_that_sends_more_than_it_may_is_not_listened_to(carried: Carried) -> None:
     for _ in range(1 + (WINDOW + (1 << 17)) // 4096):  # more than the window and the pipe
-        carried.called.queue(Kind.STREAM, 1, bytes(4096))
+        carried.called.queue(FrameKind.STREAM, 1, bytes(4096))
     os.write(carried.written, b"x")  # which wakes it up
     until(lambda: "it has sent more than it may" in carried.problems, "the end", 10)

@@ -10,7 +10,7 @@ import pytest
 from testbed.orchestrator.hosts.secured_connection import (
     LARGEST,
     ConnectionLostError,
-    Frame,
+    HostFrame,
     SecuredConnection,
 )
 
@@ -55,11 +55,11 @@ def ends() -> Iterator[Ends]:
 
 
 def test_frames_arrive_as_they_were_sent_in_both_directions(ends: Ends) -> None:
-    sent = [Frame(1, number, bytes(number)) for number in range(200)]
+    sent = [HostFrame(1, number, bytes(number)) for number in range(200)]
     for here, there in (ends, ends[::-1]):
         for one in sent:
             here.send(one.kind, one.channel, one.content)
-        received: list[Frame] = []
+        received: list[HostFrame] = []
         while len(received) < len(sent):
             received += there.receive()
         assert received == sent
@@ -110,7 +110,7 @@ def test_what_the_other_side_has_not_sent_ends_the_connection(
     with pytest.raises(ConnectionLostError, match=r"has not sent|bytes came|ended the connection"):
         while True:
             for frame in called.receive():
-                assert frame == Frame(1, 2, b"an order" * 10)
+                assert frame == HostFrame(1, 2, b"an order" * 10)
     assert LARGEST < 0xFFFFFFFF
 
 

@@ -49,7 +49,7 @@ from reproduction.significance import Decision
 from reproduction.tables import of_reaching
 from testbed.algorithms.ako import partitions
 from testbed.experiment.spec import Spec
-from testbed.results.reading.run_files import PartUse, Spread
+from testbed.results.reading.run_files import MeanAndExtremes, PartUse
 
 HALF = Target(50.0)
 RESULT = Result(
@@ -311,8 +311,8 @@ def test_the_use_of_the_network_is_compared_with_equation_3(
 def test_the_use_of_devices_is_that_of_their_parts(eight: dict[str, Line]) -> None:
     """Links count for all devices, and processors for those that compute gradients."""
 
-    def spread(mean: float) -> Spread:
-        return Spread(mean=mean, minimum=mean, maximum=mean)
+    def spread(mean: float) -> MeanAndExtremes:
+        return MeanAndExtremes(mean=mean, minimum=mean, maximum=mean)
 
     use = {
         "worker": PartUse(devices=6, cpu=spread(0.8), uplink=spread(0.1)),
