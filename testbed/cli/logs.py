@@ -3,7 +3,8 @@
 import heapq
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,12 +116,18 @@ def _files(run: "RecordedRun", wanted: Sequence[str]) -> list[_Growing]:
     names = [f"{device}/{program}" for program, devices in programs.items() for device in devices]
     called = {name: {name, *name.split("/")} for name in names}
     known = sorted(set().union(*called.values()))
+    devices = dict.fromkeys(device for own in programs.values() for device in own)
     for one in wanted:
         if one not in known:
-            hint = did_you_mean(one, known) or f": there are {', '.join([*programs][:8])}"
+            there = f"the programs {_some(programs)} on the devices {_some(devices)}"
+            hint = did_you_mean(one, known) or f": there are {there}"
             raise SpecError(f"{run.id} has no device or program '{one}'{hint}")
     chosen = [name for name in names if not wanted or called[name] & set(wanted)]
     return [
         _Growing(output_file(run, device, program), f"{device} {program}")
         for device, _, program in (name.partition("/") for name in chosen)
     ]
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(islice(names, 8)) + ", …" * (len(names) > 8)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli.logs import logs
+from testbed.errors import SpecError
 from tests.results.conftest import writer_of_runs
 
 
@@ -58,3 +59,12 @@ def test_logs_take_no_memory_for_what_they_print(tmp_path: Path) -> None:
         f"worker-{i % 4} it: {line}" for i, line in enumerate(lines)
     ]
     assert most < 12 << 20, "bytes"
+
+
+def test_an_unknown_name_is_refused_with_the_programs_and_devices_that_there_are(
+    tmp_path: Path,
+) -> None:
+    directory = run_with_programs(tmp_path, 9)
+    named = ", ".join(f"worker-{i}" for i in range(8))
+    with pytest.raises(SpecError, match=f"the programs it on the devices {named}, …$"):
+        logs(["nothing"], run=str(directory))
