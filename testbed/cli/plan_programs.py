@@ -112,7 +112,8 @@ def _program(plan: ProgramPlan, name: str) -> str:
     after = f", after {', '.join(section.after)}" if section.after else ""
     again = "" if section.restart == "never" else f", started again {section.restart}"
     image = f", image {plan.images[name]}" if plan.containers else ""
-    return f"on {where}{after}{again}{image}: {section.run or 'what the image starts'}"
+    command = (section.run or "what the image starts").rstrip()
+    return f"on {where}{after}{again}{image}: {command}"
 
 
 def _in_order(plan: ProgramPlan) -> list[str]:

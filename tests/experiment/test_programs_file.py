@@ -81,7 +81,7 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
 ) -> None:
     path = tmp_path / "spec.yaml"
     programs = {
-        "a": {"on": "server", "run": "no-such-one 1"},
+        "a": {"on": "server", "run": "no-such-one 1\n"},
         "b": {"on": "workers", "run": "no-such-two"},
         "c": {"on": "workers", "run": "sh -c true", "ready": {"command": "no-such-three"}},
         "d": {"on": "workers", "run": "own", "environment": {"PATH": str(tmp_path)}},
@@ -98,6 +98,7 @@ def test_a_plan_tells_of_faults_of_the_curve_and_of_every_program_that_is_not_th
     lines = plan_text.describe(plan)
     assert "  0. 1 of 2 workers: freeze, at 2 s, for 1 s" in lines
     assert "the curve: what b on worker-0 writes to rounds.jsonl" in lines
+    assert not any("\n" in line for line in lines)
     missing = [line.partition(":")[0] for line in missing_programs(spec)]
     assert missing == [
         "programs.a.run",
