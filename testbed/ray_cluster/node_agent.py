@@ -13,13 +13,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import TestbedError
-from testbed.nodes import run_names
-from testbed.nodes.confinement import HOST_FOLDERS
+from testbed.orchestrator.agent.device_folders import host_folder
 from testbed.orchestrator.hosts.agent_service import PATIENCE, secret_in, serve
 from testbed.orchestrator.hosts.secured_connection import end_when_silent
 from testbed.ray_cluster.travelling_data import Travelling, fetched
@@ -101,7 +100,7 @@ class NodeAgent:
 def main(address: str, driver: tuple[str, int]) -> None:
     """Serve until the standard input ends, or the connection to the driver; then remove the folder."""
     try:
-        with socket.create_connection(driver, PATIENCE) as connection, _own_folder() as own:
+        with socket.create_connection(driver, PATIENCE) as connection, host_folder() as own:
             end_when_silent(connection)
             print(f"{_FOLDER}{own}", flush=True)
             datasets = sys.stdin.readline()
@@ -113,17 +112,6 @@ def main(address: str, driver: tuple[str, int]) -> None:
     except (TestbedError, OSError) as error:
         with contextlib.suppress(BrokenPipeError):  # the actor has ended
             print(error, flush=True)
-
-
-@contextlib.contextmanager
-def _own_folder() -> Iterator[Path]:
-    """Yield a new folder, which is removed in the end: by `testbed clean` if this is killed."""
-    own = HOST_FOLDERS / run_names.new()
-    own.mkdir(0o700)
-    try:
-        yield own
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
 
 
 if __name__ == "__main__":

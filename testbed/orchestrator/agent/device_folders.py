@@ -50,10 +50,25 @@ def make(folder: Path, devices: Sequence[str], files: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def elsewhere(place: str | None) -> Iterator[str | None]:
-    """Yield a folder for the devices of this host, which is removed in the end.
+def host_folder() -> Iterator[Path]:
+    """Yield a new folder on this host, which is removed in the end.
 
     If this process is killed, `testbed clean` removes it: it has the name of a run.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = HOST_FOLDERS / run_names.new()
+    folder.mkdir(0o700)
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+@contextlib.contextmanager
+def elsewhere(place: str | None) -> Iterator[str | None]:
+    """Yield a folder for the devices of this host; see ``host_folder``.
 
     Args:
         place: the path at which devices see it, which is made if it is missing, and then removed as
@@ -66,16 +81,14 @@ def elsewhere(place: str | None) -> Iterator[str | None]:
         yield None
         return
     missing = [one for one in (Path(place), *Path(place).parents) if not one.exists()]
-    folder = HOST_FOLDERS / run_names.new()
-    folder.mkdir(0o700)
-    try:
-        Path(place).mkdir(parents=True, exist_ok=True)
-        yield str(folder)
-    finally:
-        _remove(folder)
-        for one in missing:
-            with contextlib.suppress(OSError):  # another run has something there
-                one.rmdir()
+    with host_folder() as folder:
+        try:
+            Path(place).mkdir(parents=True, exist_ok=True)
+            yield str(folder)
+        finally:
+            for one in missing:
+                with contextlib.suppress(OSError):  # another run has something there
+                    one.rmdir()
 
 
 def _remove(folder: Path) -> None:
