@@ -15,6 +15,8 @@ from testbed.number_text import as_share
 from testbed.telemetry.json_text import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.execution import ExecutionResult
     from testbed.results.reading.recorded_run import RecordedRun
     from testbed.results.tables.dilation_table import DilationComparison
@@ -81,9 +83,7 @@ def dilate(
             _require_complete(result, option)
             named = str(result.directory)
         pairs.append(all_runs([named], out))
-    if len(pairs[0]) != len(pairs[1]):
-        counts = f"{len(pairs[0])} and {len(pairs[1])} runs"
-        raise SpecError(f"the executions have {counts}: they are not of the same experiment")
+    require_alike(*pairs)
     comparisons = [
         (first, second, compared(first, second, factor))
         for first, second in zip(*pairs, strict=True)
@@ -102,6 +102,31 @@ def dilate(
             "is; take fewer devices, a faster host, or the virtual clock",
             DIFFERENT,
         )
+
+
+def require_alike(originals: "Sequence[RecordedRun]", dilated: "Sequence[RecordedRun]") -> None:
+    """Check that runs may be of one experiment.
+
+    Raises:
+        SpecError: they are not.
+    """
+    if len(originals) != len(dilated):
+        counts = f"{len(originals)} and {len(dilated)} runs"
+        raise SpecError(f"the executions have {counts}: they are not of the same experiment")
+    for first, second in zip(originals, dilated, strict=True):
+        if (own := _algorithm(first)) != (other := _algorithm(second)):
+            raise SpecError(
+                f"{first.id} is of {own} and {second.id} of {other}: their curves say nothing of the "
+                "host, name runs of one algorithm"
+            )
+
+
+def _algorithm(run: "RecordedRun") -> str:
+    """Return the name of a run's algorithm; its options may be dilated, and with them the label."""
+    match run.spec:
+        case {"algorithms": [str(name) | {"name": name}, *_]}:
+            return str(name)
+    return "programs" if run.manifest.programs else "an unknown algorithm"
 
 
 def _require_complete(result: "ExecutionResult", option: str) -> None:
