@@ -202,9 +202,14 @@ def text_of(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=10**6).split("\n")[0]
 
 
-def describe(values: Values) -> str:
-    """Return a combination in words: ``seed 1, waiting.mean 200ms``."""
-    return ", ".join(f"{key} {text_of(value)}" for key, value in values.items())
+def describe(values: Values, algorithm: str = "") -> str:
+    """Return a combination in words: ``seed 1, waiting.mean 200ms``.
+
+    Args:
+        algorithm: is named before, so that the keys of its options need not.
+    """
+    own = f"algorithms.{algorithm}."
+    return ", ".join(f"{key.removeprefix(own)} {text_of(one)}" for key, one in values.items())
 
 
 def by_algorithm(spec: T) -> Iterator[tuple[str, str, T]]:

@@ -59,7 +59,7 @@ def wanted(sweep: Sweep[T], runs_root: Path) -> list[Wanted[T]]:
                 continue
             digest = hashlib.sha256(f"{code}\n{text}".encode()).hexdigest()
             directory = folder / _name(label, point.values, digest)
-            title = f"{name}, {describe(point.values)}"
+            title = f"{name}, {describe(point.values, name)}"
             found[text] = Wanted(spec, name, (point.values,), directory, title)
     return list(found.values())
 

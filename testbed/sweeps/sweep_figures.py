@@ -78,7 +78,7 @@ def _without_effect(rows: Sequence[SweepRow]) -> dict[str, set[str]]:
 def _name(row: SweepRow, without_effect: Mapping[str, set[str]], *but: str) -> str:
     left_out = {"seed", *but, *without_effect.get(row.algorithm, ())}
     others = {key: value for key, value in row.values.items() if key not in left_out}
-    return f"{row.algorithm}, {describe(others)}" if others else row.algorithm
+    return f"{row.algorithm}, {describe(others, row.algorithm)}" if others else row.algorithm
 
 
 def _curves(rows: Sequence[SweepRow], quality: Quality) -> list[Curve]:

@@ -14,11 +14,11 @@ def test_a_run_that_a_key_does_not_change_is_wanted_once(file: Path, tmp_path: P
     served = {one.title: len(one.points) for one in runs}
     assert served == {
         "asgd, seed 1, algorithms.adacomp.ratio 0.1": 2,
-        "adacomp, seed 1, algorithms.adacomp.ratio 0.1": 1,
-        "adacomp, seed 1, algorithms.adacomp.ratio 0.01": 1,
+        "adacomp, seed 1, ratio 0.1": 1,
+        "adacomp, seed 1, ratio 0.01": 1,
         "asgd, seed 2, algorithms.adacomp.ratio 0.1": 2,
-        "adacomp, seed 2, algorithms.adacomp.ratio 0.1": 1,
-        "adacomp, seed 2, algorithms.adacomp.ratio 0.01": 1,
+        "adacomp, seed 2, ratio 0.1": 1,
+        "adacomp, seed 2, ratio 0.01": 1,
     }
     assert len({one.directory for one in runs}) == 6
     assert runs[1].directory.name.startswith("adacomp-0.1.seed-1.")
