@@ -2,6 +2,7 @@
 
 To go on is to roll back: what was done after the checkpoint is done again, with the same result,
 because everything random comes from named streams. ``stateful`` says which attributes of an object are
-its state, ``state_encoding`` turns states into JSON and arrays, ``files`` stores them so that a crash
-cannot damage the last good one. None of the three knows what a run is.
+its state, ``state_encoding`` turns states into JSON and arrays, ``records`` writes them with a
+checksum, ``files`` stores those of a run so that a crash cannot damage the last good one, and
+``state_file`` those of one device. None of these knows what a run is.
 """

@@ -3,30 +3,17 @@
 A file is overwritten in place and then flushed to the disk. A writer needs nothing but its descriptor,
 so a process that may write nothing else can be handed it. A checksum tells whether a file is intact; of
 two intact files the newer version counts. The second checkpoint of a version empties the first's file.
-
-Layout, little-endian: ``MAGIC``; a CRC-32, u32; the number of bytes that follow, which the CRC-32
-covers, u64; the version, u64; the length of the JSON, u64; the JSON, with the state and each array's
-type and shape; the arrays, one after the other.
 """
 
-import json
-import math
 import os
 import stat
-import struct
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from testbed.checkpoints.state_encoding import Array, decode, dtype_of, encode
+from testbed.checkpoints.records import Record, content_at, number_at, number_of, state_of_bytes
 from testbed.untrusted_text import open_file
 
-MAGIC = b"testbed checkpoint 1\n"
-_FIXED = struct.Struct("<IQ")
-_BEFORE_JSON = struct.Struct("<QQ")
 NAMES = ("even", "odd")
 """The names of the two files in a run's folder of checkpoints."""
 
@@ -84,37 +71,31 @@ class CheckpointFiles:
             OSError: it could not be written; the other file is intact.
             TypeError: something in the state cannot be stored.
         """
-        parts = _parts(version, state, self._types)
-        size = sum(map(len, parts))
-        checksum = 0
-        for part in parts:
-            checksum = zlib.crc32(part, checksum)
+        record = Record(version, state, self._types)
         descriptor = self.descriptors[self._next]
-        at = 0
-        for part in (MAGIC + _FIXED.pack(checksum, size), *parts):
-            at = _write(descriptor, part, at)
-        os.ftruncate(descriptor, at)
+        record.write(descriptor)
+        os.ftruncate(descriptor, record.size)
         os.fsync(descriptor)
         self._next = 1 - self._next
         if version == self._version:
             os.ftruncate(self.descriptors[self._next], 0)
         self._version = version
-        return at
+        return record.size
 
     def newest(self, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Any:
         """Return the newest intact state that fits, or None; the other file is written next."""
         found = []
         for number, descriptor in enumerate(self.descriptors):
-            content = _whole(descriptor)
-            if content is not None and len(content) >= _BEFORE_JSON.size:
-                found.append((_BEFORE_JSON.unpack_from(content)[0], number, content))
+            content = content_at(descriptor)
+            if content is not None:
+                found.append((number_of(content), number, content))
             elif os.fstat(descriptor).st_size:
                 self.damaged += 1
         for version, number, content in sorted(
             found, key=lambda candidate: candidate[0], reverse=True
         ):
             try:
-                state = _state(content, self._types)
+                state = state_of_bytes(content, self._types)
                 is_right = fits(state)
             except (ValueError, LookupError, TypeError):  # of another form than a run's
                 self.damaged += 1
@@ -126,100 +107,12 @@ class CheckpointFiles:
 
     def cut_back(self, version: int) -> None:
         """Remove the checkpoints of later versions than ``version``."""
-        at = len(MAGIC) + _FIXED.size
         for descriptor in self.descriptors:
-            start = os.pread(descriptor, _BEFORE_JSON.size, at)
-            if len(start) < _BEFORE_JSON.size or _BEFORE_JSON.unpack(start)[0] > version:
+            written = number_at(descriptor)
+            if written is None or written > version:
                 os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
         """Close both descriptors."""
         for descriptor in self.descriptors:
             os.close(descriptor)
-
-
-def state_as_bytes(state: Mapping[str, Any], types: Collection[type]) -> bytes:
-    """Return a state as bytes, to send it to another process.
-
-    Raises:
-        TypeError: something in the state cannot be stored.
-    """
-    return b"".join(_parts(0, state, types))
-
-
-def state_of_bytes(content: bytes, types: Collection[type]) -> Any:
-    """Return the state that ``state_as_bytes`` was given.
-
-    Raises:
-        ValueError: it was given none.
-    """
-    return _state(content, types)
-
-
-def _parts(
-    version: int, state: Mapping[str, Any], types: Collection[type]
-) -> list[bytes | memoryview]:
-    """Return what a checksum covers, in pieces that share the arrays' memory."""
-    tree, arrays = encode(dict(state), types)
-    arrays = [np.ascontiguousarray(array) for array in arrays]
-    heads = [[array.dtype.str, array.shape] for array in arrays]
-    head = json.dumps({"state": tree, "arrays": heads}).encode()
-    parts: list[bytes | memoryview] = [_BEFORE_JSON.pack(version, len(head)), head]
-    return parts + [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
-
-
-def _state(content: bytes | bytearray, types: Collection[type]) -> Any:
-    """Return a state; raise ValueError if the bytes are none, whatever they are."""
-    try:
-        return _read_state(content, types)
-    except (struct.error, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"it holds no state: {error}") from None
-    except (RecursionError, MemoryError):
-        raise ValueError("it holds no state: it is nested too deeply, or too large") from None
-
-
-def _read_state(content: bytes | bytearray, types: Collection[type]) -> Any:
-    _, length = _BEFORE_JSON.unpack_from(content)
-    at = _BEFORE_JSON.size + length
-    head = json.loads(content[_BEFORE_JSON.size : at])
-    if not at <= len(content):
-        raise ValueError("it is cut off")
-    arrays: list[Array] = []
-    for name, shape in head["arrays"]:
-        dtype = dtype_of(name)
-        if any(type(length) is not int or length < 0 for length in shape):
-            raise ValueError("it has an array without a shape")
-        count = math.prod(shape)
-        # Copied: the array is written to later, and must not keep the whole file in memory.
-        arrays.append(np.frombuffer(content, dtype, count, at).reshape(shape).copy())
-        at += count * dtype.itemsize
-    return decode(head["state"], arrays, types)
-
-
-def _write(descriptor: int, part: bytes | memoryview, at: int) -> int:
-    view = memoryview(part)
-    while view:
-        written = os.pwrite(descriptor, view, at)
-        view, at = view[written:], at + written
-    return at
-
-
-def _whole(descriptor: int) -> bytearray | None:
-    """Return the bytes that a file's checksum covers, or None if the file is not intact."""
-    length = len(MAGIC) + _FIXED.size
-    start = os.pread(descriptor, length, 0)
-    if len(start) < length or not start.startswith(MAGIC):
-        return None
-    checksum, size = _FIXED.unpack_from(start, len(MAGIC))
-    if os.fstat(descriptor).st_size < length + size:
-        return None
-    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
-        file.seek(length)
-        content = bytearray(size)
-        view = memoryview(content)
-        while view:
-            count = file.readinto(view)
-            if not count:
-                return None
-            view = view[count:]
-    return content if zlib.crc32(content) == checksum else None

@@ -154,24 +154,24 @@ class EmulatedRun:
                 opened.enter_context(tempfile.TemporaryFile(dir=self._planned.directory)).fileno()  # noqa: SIM115 - closed by `opened`
                 for _ in range(self._plan.settings.servers)
             ]
-            shared, models = self._shared(board), self._models(opened)
+            shared, states = self._shared(board), self._states(opened)
             records.save_ledgers()  # for a run that is killed
             own = [one for one in (shared.get("board"), shared.get("paces")) if one is not None]
-            handed = (*spills, *own, *models, *self._store.descriptors)
-            agents, orders = self._agents(handed, keeps_models=bool(models))
+            handed = (*spills, *own, *states, *self._store.descriptors)
+            agents, orders = self._agents(handed, keeps_states=bool(states))
             self._devices.agent = agents
             with removed_at_end(agents, self._plan.spec.devices.runtime, records):
-                self._ask_for_set_up({"spill": spills, "models": models, **shared, **orders})
+                self._ask_for_set_up({"spill": spills, "states": states, **shared, **orders})
                 self._loop(agents, wake_up)
 
     def _agents(
-        self, handed: Sequence[int], *, keeps_models: bool
+        self, handed: Sequence[int], *, keeps_states: bool
     ) -> tuple[AgentsOfHosts[ReportChannels], SharedArguments]:
         """Start the agents, one on each host; return them, and what only the roles at home are told.
 
         Args:
             handed: descriptors that the roles of this host inherit from its agent.
-            keeps_models: True if peers keep their parameters in files.
+            keeps_states: True if devices keep states of their own in files.
 
         Raises:
             HostError, SpecError: a host does not answer, or cannot have what it is to have.
@@ -190,7 +190,7 @@ class EmulatedRun:
         agents = spread.agents(
             *(log, reports, (*handed, *descriptors.values()), theirs),
             paces=self._plan.settings.workers if self._injection.paces is not None else 0,
-            keeps_models=keeps_models,
+            keeps_states=keeps_states,
         )
         for end in ours.values():
             end.close()
@@ -205,8 +205,8 @@ class EmulatedRun:
             shared["paces"] = paces.descriptor
         return shared
 
-    def _models(self, opened: contextlib.ExitStack) -> list[int]:
-        """Return the descriptors of the files in which peers keep their parameters, if they do."""
+    def _states(self, opened: contextlib.ExitStack) -> list[int]:
+        """Return the descriptors of the files in which peers keep states of their own, if they do."""
         settings = self._plan.settings
         if self._plan.served or settings.faults.checkpoint_every is None:
             return []

@@ -24,8 +24,9 @@ class SharedArguments(TypedDict, total=False):
         orders: of the channels of orders between hosts, by the devices' numbers in decimal: the clock's
             ends where the clock is, and on another host the devices'.
         spill: of the files for snapshots that wait for the evaluator, one for each server by its index.
-        models: of the files in which peers keep their parameters, by their numbers; empty if none
-            comes back, -1 for a peer on another host.
+        states: of the files in which devices keep states of their own, by their numbers: those from
+            which peers come back, and workers go on from checkpoints. Empty if they keep none, -1 for
+            a device on another host.
     """
 
     board: int
@@ -34,7 +35,7 @@ class SharedArguments(TypedDict, total=False):
     checkpoint_every: int | None
     orders: Mapping[str, int]
     spill: Sequence[int]
-    models: Sequence[int]
+    states: Sequence[int]
 
 
 class RunArguments(SharedArguments):

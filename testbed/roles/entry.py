@@ -20,6 +20,7 @@ from testbed.algorithms.server_half import ServerHalf
 from testbed.channel import Channel
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
+from testbed.checkpoints.state_file import StateFile
 from testbed.device_names import SERVER_NUMBER, server_index
 from testbed.errors import TestbedError
 from testbed.faults.schedule import Schedule
@@ -37,7 +38,6 @@ from testbed.roles.evaluation.evaluator_process import evaluate
 from testbed.roles.orders import OrderChannel, OrderChannels
 from testbed.roles.pace import PacedTimes
 from testbed.roles.peer.coordinator import Coordinator
-from testbed.roles.peer.model_file import ModelFile
 from testbed.roles.peer.peer_connections import PeerConnections
 from testbed.roles.peer.peer_process import OrderedPeer, PeerProcess
 from testbed.roles.peer.wall_peer import WallPeer
@@ -267,10 +267,10 @@ class _Role:
         parameters, version = self.loaded.learner.parameters.copy(), 0
         checkpoints, every = None, settings.faults.steps_to_checkpoint(number)
         if every is not None:
-            models = ModelFile(self.shared.models[0], layout.total)
-            checkpoints = PeerCheckpoints(every, models.keep)
-            if models.newest is not None:
-                version, parameters = models.newest
+            models = StateFile(self.shared.states[0])
+            checkpoints = PeerCheckpoints(every, lambda *kept: models.add({"model": kept}))
+            if (newest := models.newest()) is not None:
+                version, parameters = newest["model"]
         half = computation.peer_half(settings, layout, parameters, number, version)
         computing = computation.computing(settings)
         part = self.loaded.parts[number] if number < computing else _NONE

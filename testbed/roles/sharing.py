@@ -34,7 +34,7 @@ class SharedResources:
             orders; None where devices act by themselves.
         servers: those between the virtual clock and each of several servers, or the server and its
             aggregators, by their indices.
-        checkpoints, spills, models: as ``checkpoints``, ``spill`` and ``models`` of
+        checkpoints, spills, states: as ``checkpoints``, ``spill`` and ``states`` of
             ``SharedArguments``; a role that was handed its descriptors has its own only.
     """
 
@@ -45,7 +45,7 @@ class SharedResources:
     checkpoints: Sequence[int] = ()
     spills: Sequence[int] = ()
     servers: OrderChannels | None = None
-    models: Sequence[int] = ()
+    states: Sequence[int] = ()
 
     def spill(self, number: int) -> int | None:
         """Return the descriptor of the file for the snapshots of a server or peer, if there is one."""
@@ -73,8 +73,8 @@ class SharedResources:
         paces = Paces(arguments.get("paces"), settings.workers)
         checkpoints, spills = arguments.get("checkpoints", ()), arguments.get("spill", ())
         servers = OrderChannels(settings.serving) if _has_driven_servers(settings) else None
-        models = arguments.get("models", ())
-        return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
+        states = arguments.get("states", ())
+        return cls(turns, orders, board, paces, checkpoints, spills, servers, states)
 
     def descriptors(self, role: RoleArguments) -> Sequence[int]:
         """Return the descriptors that a role uses, in the order in which ``handed`` takes them."""
@@ -85,7 +85,7 @@ class SharedResources:
         # Every server writes snapshots, but only one of the peers.
         spill = self.spill(role["number"]) if role["role"] in _EVALUATED else None
         found += [] if spill is None else [spill]
-        found += [self.models[role["number"]]] if self.models and role["role"] == "peer" else []
+        found += [self.states[role["number"]]] if self.states and role["role"] in _DEVICES else []
         found += [] if self.turns is None else list(self.turns.descriptors)
         if self.servers is not None and role["role"] in _DRIVEN:
             found.append(self.servers.device_descriptor(server_index(role["number"])))
@@ -122,7 +122,7 @@ class SharedResources:
         saves = kind == _saving(driven=driven)
         checkpoints = take(2, there=arguments.get("checkpoints") and saves)
         spills = take(1, there=arguments.get("spill") and kind in _EVALUATED)
-        models = take(1, there=arguments.get("models") and kind == "peer")
+        states = take(1, there=arguments.get("states") and kind in _DEVICES)
         turns = None
         if not settings.timing.own_processors:
             turns = ComputingTurns.handed(take(3, there=True))
@@ -137,7 +137,7 @@ class SharedResources:
         else:
             orders = OrderChannels.handed(ours=take(settings.workers, there=True))
             servers = OrderChannels.handed(ours=rest) if driven else None
-        return cls(turns, orders, board, paces, checkpoints, spills, servers, models)
+        return cls(turns, orders, board, paces, checkpoints, spills, servers, states)
 
 
 def _saving(*, driven: bool) -> RoleKind:

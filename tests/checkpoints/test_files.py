@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.checkpoints.files import MAGIC, CheckpointFiles, state_as_bytes, state_of_bytes
+from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.records import MAGIC, state_as_bytes, state_of_bytes
 
 
 def state(version: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.checkpoints.files import state_as_bytes, state_of_bytes
+from testbed.checkpoints.records import state_as_bytes, state_of_bytes
 from testbed.clock.device_conditions import Condition
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.clock.fault_agenda import STORED, FaultAgenda, Strike, StrikeEnd

@@ -17,7 +17,9 @@ from tests.loaded_modules import loaded_by
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_path: Path) -> None:
+def test_a_peer_is_handed_the_file_of_its_states_and_its_channel(
+    number: int, tmp_path: Path
+) -> None:
     path = REPOSITORY / "experiments" / "agree-peers-faults.yaml"
     settings = plan(load(path))[0].settings
     keys = ("paces", "spill", *map(str, range(settings.workers)))
@@ -28,13 +30,13 @@ def test_a_peer_is_handed_the_file_of_models_and_its_channel(number: int, tmp_pa
         "settings": to_plain(settings),
         "paces": files["paces"],
         "spill": [files["spill"]],
-        "models": models,
+        "states": models,
     }
     shared = SharedResources.make(arguments)
     role: RoleArguments = {"role": "peer", "number": number}
     sent = [os.dup(one) for one in shared.descriptors(role)]
     handed = SharedResources.handed(settings, arguments, role, sent)
-    (model,) = handed.models
+    (model,) = handed.states
     assert os.fstat(model).st_ino == os.fstat(models[number]).st_ino
     (spill,) = handed.spills
     assert os.fstat(spill).st_ino == os.fstat(files["spill"]).st_ino

@@ -1,4 +1,4 @@
-"""States in checkpoints: ``checkpoints.files.state_of_bytes``, which may raise ``ValueError``."""
+"""States in checkpoints: ``checkpoints.records.state_of_bytes``, which may raise ``ValueError``."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from testbed.checkpoints.files import state_as_bytes, state_of_bytes
+from testbed.checkpoints.records import state_as_bytes, state_of_bytes
 
 
 @dataclass

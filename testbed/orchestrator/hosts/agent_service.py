@@ -177,14 +177,14 @@ def _serve_agent(
     ends[OUTPUT], output = socket.socketpair()
     with contextlib.ExitStack() as shared:
         orders = {str(n): shared.enter_context(end).fileno() for n, (_, end) in pairs.items()}
-        models = {
+        states = {
             number: shared.enter_context(tempfile.TemporaryFile()).fileno()
-            for number in wanted["models"]
+            for number in wanted["states"]
         }
-        handed = [*orders.values(), *models.values()]
+        handed = [*orders.values(), *states.values()]
         of_all: SharedArguments = {"orders": orders}
-        if models:
-            of_all["models"] = [models.get(number, -1) for number in range(max(models) + 1)]
+        if states:
+            of_all["states"] = [states.get(number, -1) for number in range(max(states) + 1)]
         if wanted["paces"]:
             of_all["paces"] = paces = memory_of_paces(wanted["paces"])
             shared.callback(os.close, paces)

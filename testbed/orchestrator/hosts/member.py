@@ -84,12 +84,12 @@ class SharedThere(TypedDict):
     Attributes:
         orders: the numbers of the devices that get orders.
         paces: the number of factors of their durations.
-        models: the numbers of the peers that keep their parameters.
+        states: the numbers of the devices that keep states of their own.
     """
 
     orders: Sequence[int]
     paces: int
-    models: Sequence[int]
+    states: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,18 +264,18 @@ class Member:
         handed: Collection[int],
         *,
         paces: int,
-        models: Sequence[int],
+        states: Sequence[int],
         table: HostTable,
     ) -> psutil.Process:
         """Start the process that stands for the host's agent here; see ``agent.process.Begin``.
 
         Args:
             orders: the devices' ends of the channels of orders, by the devices' numbers; closed here.
-            paces, models: as in ``SharedThere``.
+            paces, states: as in ``SharedThere``.
             table: what is published for ``testbed exec``.
         """
         assert not handed  # descriptors do not cross hosts
-        wanted: SharedThere = {"orders": [*orders], "paces": paces, "models": models}
+        wanted: SharedThere = {"orders": [*orders], "paces": paces, "states": states}
         self.connection.send(FrameKind.OPEN, CONTROL, json.dumps(wanted).encode())
         own = self.connection.socket
         kept = (own.fileno(), control.fileno(), *(end.fileno() for end in orders.values()))

@@ -247,7 +247,7 @@ class Spread:
         orders: Mapping[str, Mapping[int, socket.socket]] | None = None,
         *,
         paces: int = 0,
-        keeps_models: bool = False,
+        keeps_states: bool = False,
     ) -> AgentsOfHosts[R]:
         """Start an agent on each host.
 
@@ -256,7 +256,7 @@ class Spread:
             handed: descriptors that the roles of this host inherit from its agent.
             orders: the ends of the devices on each other host that get orders, by their numbers.
             paces: the number of factors that devices share.
-            keeps_models: True if peers keep their parameters in files.
+            keeps_states: True if devices keep states of their own in files.
         """
         others = {
             name: AgentProcess(
@@ -265,7 +265,7 @@ class Spread:
                     member.begin,
                     orders[name] if orders else {},
                     paces=paces,
-                    models=self.devices(name) if keeps_models else [],
+                    states=self.devices(name) if keeps_states else [],
                     table=self.table_of(name),
                 ),
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.channel import Channel
-from testbed.checkpoints.files import state_as_bytes, state_of_bytes
+from testbed.checkpoints.records import state_as_bytes, state_of_bytes
 from testbed.encoding_choice import EncodingChoice
 from testbed.engine.server import GATHERING_TIMEOUT
 from testbed.messages import clock_requests
