@@ -38,9 +38,10 @@ from bench.agree import Pair
 from bench.background import with_background
 from bench.chaos import seeds_of
 from bench.command import concluded, unwatched
-from bench.networks import KINDS, with_network, write_graph
+from bench.networks import KINDS, draws_as_before, with_network, write_graph
 from bench.peer_mixtures import of_peers
 from bench.presence import SHARE, with_presence
+from bench.remembering import with_memory
 from testbed import execution
 from testbed.device_names import is_server
 from testbed.errors import InterruptedRunError, TestbedError
@@ -123,11 +124,12 @@ def mixture(seed: int, network_kind: str | None = None, presence: float = SHARE)
         "compute": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
         "waiting": {"distribution": one("constant", "exponential"), "mean": f"{mean}ms"},
     }
+    may_remember = not draws_as_before(seed)
     struck = int(draw.integers(workers))
     made["faults"] = [
         _fault(draw, workers, struck, updates, horizon) for _ in range(int(draw.integers(2, 6)))
     ]
-    if draw.random() < 0.08 and not algorithm.get("error_feedback"):
+    if draw.random() < 0.08 and (may_remember or not algorithm.get("error_feedback")):
         made["checkpoints"] = {"every": int(draw.integers(10, 60))}
         when = one(
             {"time": f"{draw.uniform(0.1, 0.7) * horizon:.3f}s"},
@@ -135,13 +137,14 @@ def mixture(seed: int, network_kind: str | None = None, presence: float = SHARE)
         )
         made["faults"].append({"who": "server", "how": "kill", "when": when, "lasting": "100ms"})
     made = with_network(made, seed, network_kind)
+    made = with_memory(made, seed) if may_remember else made
     horizon *= made["training"]["updates"] / updates  # a network may ask for fewer
     return with_presence(made, seed, horizon, presence)
 
 
 def overlapping(seed: int, network_kind: str | None = None) -> dict[str, Any]:
     """Return the mixture of a seed with workers that compute while their last push is on its way."""
-    made = mixture(seed, network_kind)
+    made = {key: one for key, one in mixture(seed, network_kind).items() if key != "partition"}
     (algorithm,) = made["algorithms"]
     if algorithm["name"] not in ("asgd", "adacomp", "comp-asgd"):
         algorithm = {"name": ("asgd", "dana-ga", "dc-asgd")[seed % 3]}

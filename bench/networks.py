@@ -46,7 +46,8 @@ def draws_as_before(seed: int) -> bool:
     """Return True of the seeds among which those of ``bench/golden.jsonl`` are.
 
     They draw neither several servers with aggregators, nor faults of machines' links, nor arrivals and
-    departures beside servers: what the file holds would be of other experiments.
+    departures beside servers, nor kills of servers whose workers remember something: what the file
+    holds would be of other experiments.
     """
     return seed <= _LAST_AS_BEFORE or seed in FOUND
 
@@ -174,7 +175,9 @@ def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:
     """Kill a server of some experiments more, and one of several instead of the only one."""
     servers = made["devices"].get("servers", 1)
     faults = list(made.get("faults", ()))
-    if draw.random() < 0.4 and not made["algorithms"][0].get("error_feedback"):
+    may_remember = not draws_as_before(made["seed"])
+    feedback = made["algorithms"][0].get("error_feedback")
+    if draw.random() < 0.4 and (may_remember or not feedback):
         when = {"iteration": int(draw.integers(1, made["training"]["updates"]))}
         faults.append({"who": "server", "when": when, "how": "kill", "lasting": "100ms"})
         made = {"checkpoints": {"every": int(draw.integers(5, 40))}, **made}

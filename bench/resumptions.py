@@ -35,6 +35,7 @@ from bench.mixtures import (
 )
 from bench.networks import KINDS, network_kinds, write_graph
 from bench.peer_mixtures import of_peers
+from bench.remembering import SHARE, with_memory
 from testbed.errors import TestbedError
 from testbed.experiment.spec import Spec
 from testbed.run_endings import STATES, is_complete
@@ -51,25 +52,31 @@ Start: TypeAlias = Callable[[Sequence[str], int], Command]
 _WAYS = ("orchestrator", "orchestrator", "orchestrator", "agent", "SIGTERM")
 
 
-def experiment(seed: int, network_kind: str | None = None) -> dict[str, Any]:
+def experiment(
+    seed: int, network_kind: str | None = None, remembering: float = SHARE
+) -> dict[str, Any]:
     """Draw the experiment of a seed, with the keys of an experiment file.
 
     Args:
         network_kind: one of ``networks.KINDS`` or ``PEERS``; None for what the seed draws.
+        remembering: the part of the experiments whose workers are made to remember something.
     """
     draw = np.random.default_rng([2424, seed])
     if network_kind == PEERS:
         made = of_peers(seed)
     else:
-        made = mixture(seed, network_kind, presence=0.8)
-        made["algorithms"] = [
-            {key: value for key, value in one.items() if key != "error_feedback"}
-            for one in made["algorithms"]
-        ]
+        made = with_memory(mixture(seed, network_kind, presence=0.8), seed, remembering)
         made["checkpoints"] = {"every": int(draw.integers(3, 25))}
     made["name"] = f"resumption-{seed}"
     made["evaluation"] = made["evaluation"] | {"every": 5}
     return made
+
+
+def _algorithm(spec: dict[str, Any]) -> str:
+    """Return what a run's algorithm is, and whether a stream is dealt, in words."""
+    (algorithm,) = spec["algorithms"]
+    feedback = " with error feedback" if algorithm.get("error_feedback") else ""
+    return f"{algorithm['name']}{feedback}{' of a stream' * ('partition' in spec)}"
 
 
 def _last_version(out: Path) -> int:
@@ -184,6 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--network", choices=(*KINDS, PEERS), help="this kind of network for all; default: drawn"
     )
+    parser.add_argument(
+        "--remembering",
+        action="store_true",
+        help="workers that remember something from one computation to the next in all",
+    )
     parser.add_argument("--ends", default=ENDS, type=int, help="how often each run is ended")
     parser.add_argument("--keep", type=Path, help="folder in which the runs are left")
     options = parser.parse_args(arguments)
@@ -191,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     resumed = 0
     for seed in options.seeds:
         began = time.monotonic()
-        spec = experiment(seed, options.network)
+        spec = experiment(seed, options.network, 1.0 if options.remembering else SHARE)
         with tempfile.TemporaryDirectory(prefix="testbed-resumption-") as folder:
             at = (options.keep / f"{seed}") if options.keep else Path(folder)
             at.mkdir(parents=True, exist_ok=True)
@@ -202,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         resumed += len(ways)
         network = "+".join(network_kinds(spec)) or "star"
         away = any(len(one) > 2 for one in spec["devices"].get("classes", ()))
-        what = f"{spec['algorithms'][0]['name']}, {network}{', presence' if away else ''}"
+        what = f"{_algorithm(spec)}, {network}{', presence' if away else ''}"
         seconds = time.monotonic() - began
         print(
             f"seed {seed}: {what}; ended by {', '.join(ways) or 'nothing'}: "

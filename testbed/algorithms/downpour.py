@@ -54,23 +54,28 @@ class LocalTrainer(WorkerHalf):
 
     not_saved = frozenset({"learning_rate"})
 
-    def __init__(self, layout: Layout, learning_rate: LearningRate) -> None:
+    def __init__(self, learning_rate: LearningRate) -> None:
         self.learning_rate = learning_rate
-        self._sum = np.zeros(layout.total, np.float32)
+        # None is 0: kept in checkpoints only while there is something in it.
+        self._sum: FloatVector | None = None
 
     def local(
         self, step: int, parameters: FloatVector, gradient: FloatVector, version: int
     ) -> None:
-        self._sum += gradient
+        self._sum = self._with(gradient)
         self.go_on(parameters, gradient, version)
 
     def go_on(self, parameters: FloatVector, gradient: FloatVector, version: int) -> None:
         parameters -= np.float32(self.learning_rate(version)) * gradient
 
     def compress(self, gradient: FloatVector) -> DenseUpdate:
-        pushed = self._sum + gradient
-        self._sum[:] = 0
+        pushed = self._with(gradient)
+        self._sum = None
         return DenseUpdate(pushed)
+
+    def _with(self, gradient: FloatVector) -> FloatVector:
+        """Return the sum with one more gradient, in memory of its own."""
+        return gradient + (np.float32(0) if self._sum is None else self._sum)
 
 
 class Downpour(ServedAlgorithm):
@@ -100,7 +105,7 @@ class Downpour(ServedAlgorithm):
 
     @staticmethod
     def worker(options: DownpourOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return LocalTrainer(layout, conditions.rate)
+        return LocalTrainer(conditions.rate)
 
     @staticmethod
     def server(

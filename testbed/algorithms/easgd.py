@@ -61,7 +61,7 @@ class BoundTrainer(LocalTrainer):
         self, step: int, parameters: FloatVector, gradient: FloatVector, version: int
     ) -> None:
         if step == 0:
-            self._sum[:] = 0
+            self._sum = None
         super().local(step, parameters, gradient, version)
 
 
@@ -134,7 +134,7 @@ class Easgd(ServedAlgorithm):
 
     @staticmethod
     def worker(options: EasgdOptions, layout: Layout, conditions: Conditions) -> WorkerHalf:
-        return BoundTrainer(layout, conditions.rate)
+        return BoundTrainer(conditions.rate)
 
     @staticmethod
     def server(

@@ -40,39 +40,13 @@ def of_checkpoints(contents: Contents) -> list[Conflict]:
             "they return: add one to `faults`, or take this out"
         )
         return [(("checkpoints", "every"), text)]
-    return _of_emulated_checkpoints(contents)
+    return []
 
 
 def _brings_back(fault: ClassFaultSpec) -> bool:
     """Return True if a fault may kill devices that come back."""
     by_trace = isinstance(fault.when, ByTrace)
     return by_trace or (fault.how.kind == "kill" and fault.lasting is not None)
-
-
-def _of_emulated_checkpoints(contents: Contents) -> list[Conflict]:
-    """Return the conflict of what emulated workers remember, and no server writes to a checkpoint."""
-    if contents.engine != "emulation" or contents.clock != "virtual":
-        return []
-    kept = [
-        f"error feedback ({one.name})"
-        for one in contents.algorithms
-        if getattr(one, "error_feedback", False)
-    ]
-    if contents.model.buffers == "per-worker":
-        kept.append("their own buffers (model.buffers)")
-    kept += [
-        f"training on their own copies of the parameters ({one.name})"
-        for one in contents.algorithms
-        if algorithm_named(one.name).trains_locally(one)
-    ]
-    if not kept:
-        return []
-    text = (
-        f"a checkpoint of an emulation lacks what workers remember for {kept[0]}, "
-        "so the run could not go on to the same result: take one of them out, or use "
-        "`engine: simulation` or `clock: wall`"
-    )
-    return [(("checkpoints", "every"), text)]
 
 
 def of_faults(contents: AnyContents) -> list[Conflict]:

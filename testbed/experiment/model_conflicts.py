@@ -139,12 +139,6 @@ def _of_stream(contents: Contents) -> list[Conflict]:
         found.append((path, text))
     if contents.devices.servers > 1:
         found.append((path, "one server deals the stream, and there are several: use `same`"))
-    if contents.checkpoints.every is not None and contents.engine == "emulation":
-        text = (
-            "a server that goes on from a checkpoint does not know yet what it had dealt: use `same`, "
-            "or take `checkpoints.every` out"
-        )
-        found.append((path, text))
     return found
 
 

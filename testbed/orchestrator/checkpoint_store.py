@@ -3,9 +3,11 @@
 A server writes the files; the orchestrator opens them, notes in a mark up to which rows of its
 journals each checkpoint goes, and removes all when the run is complete. Under the wall clock each of
 several servers writes its own, by its own versions, in a folder of its own. Under the virtual clock the
-process with the clock writes one of the whole run.
+process with the clock writes one of the whole run, and workers write what only they remember
+(``testbed.roles.worker.memory``).
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,6 +20,7 @@ from testbed.checkpoints.files import CheckpointFiles
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.roles.arguments import SharedArguments
 from testbed.runs.resuming import FOLDER, Resumption, folders
+from testbed.untrusted_text import open_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,18 @@ class CheckpointStores:
     def descriptors(self) -> tuple[int, ...]:
         """The files' descriptors, two of each server or two of the run."""
         return tuple(descriptor for one in self.each for descriptor in one.descriptors)
+
+    def open_states(self, opened: ExitStack, devices: Sequence[str]) -> list[int]:
+        """Open a file for each device, for what it remembers itself; return their descriptors.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        found = []
+        for name in devices:
+            found.append(open_file(self._folder / name, os.O_RDWR | os.O_CREAT))
+            opened.callback(os.close, found[-1])
+        return found
 
     @property
     def arguments(self) -> SharedArguments:

@@ -34,6 +34,7 @@ from testbed.orchestrator.run_loop import removed_at_end, turns
 from testbed.orchestrator.setup_progress import SetupProgress
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning import node_plan
+from testbed.planning.halves import workers_remember
 from testbed.planning.plan import Plan
 from testbed.roles.arguments import RunArguments, SharedArguments
 from testbed.run_endings import Ended
@@ -206,9 +207,15 @@ class EmulatedRun:
         return shared
 
     def _states(self, opened: contextlib.ExitStack) -> list[int]:
-        """Return the descriptors of the files in which peers keep states of their own, if they do."""
+        """Return the descriptors of the files in which devices keep states of their own, if they do.
+
+        From those of workers the run is resumed, and those of peers end with it.
+        """
         settings = self._plan.settings
-        if self._plan.served or settings.faults.checkpoint_every is None:
+        if self._plan.served:
+            remember = workers_remember(self._plan)
+            return self._store.open_states(opened, [*self._plan.workers]) if remember else []
+        if settings.faults.checkpoint_every is None:
             return []
         return [
             opened.enter_context(tempfile.TemporaryFile(dir=self._planned.directory)).fileno()

@@ -56,7 +56,9 @@ def check_halves(plan: Plan) -> None:
     if "worker" in parts:
         with _told(name, "worker"):
             worker, update = _push_of_plugin(settings, layout)
-        if plan.spec.engine == "simulation":  # an emulation's workers begin anew
+        if (
+            plan.spec.engine == "simulation" or plan.spec.clock == "virtual"
+        ):  # otherwise none keeps it
             kept.append(("worker", worker))
     if "server" in parts:
         with _told(name, "server"):
@@ -83,6 +85,20 @@ def check_halves(plan: Plan) -> None:
     for part, half in kept if plan.checkpoint_every is not None else ():
         with _told(name, part):
             _check_state(half)
+
+
+def workers_remember(plan: Plan) -> bool:
+    """Return True if checkpoints of an emulation need more of workers than servers know of them.
+
+    Servers know what each was sent, and how many mini-batches it has drawn. By the wall clock a worker
+    keeps the rest when its server is killed, and begins anew in a run that is resumed.
+    """
+    settings = plan.settings
+    if plan.checkpoint_every is None or plan.spec.clock != "virtual":
+        return False
+    half = computation.worker_half(settings, layout_of(plan.spec), 0)
+    goes_on = not all(leg.asks for leg in computation.legs(settings, 0))
+    return bool(goes_on or plan.spec.model.buffers == "per-worker" or half.state())
 
 
 def first_push(settings: Settings, layout: Layout, gradient: FloatVector) -> Update:

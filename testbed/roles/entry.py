@@ -82,6 +82,7 @@ class Loaded:
         pushed: how updates are cut for the servers.
         shared_learners: one per turn, in shared memory.
         checkpoint_every: updates between two checkpoints of the server; None: it writes none.
+        workers_remember: True if workers write what they remember, for checkpoints.
     """
 
     settings: Settings
@@ -92,6 +93,7 @@ class Loaded:
     shared_learners: tuple[Learner, ...]
     times: Times
     checkpoint_every: int | None = None
+    workers_remember: bool = False
 
     def warm_up(self) -> None:
         """Compute once, so that the libraries' set-up at first use is done once, for all nodes."""
@@ -194,6 +196,7 @@ class _Role:
                 spill=None if aggregates else self.shared.spill(number),
                 index=index,
                 is_saved=servers is not None and loaded.checkpoint_every is not None,
+                workers_remember=loaded.workers_remember,
             )
 
         if orders is None:
@@ -254,6 +257,7 @@ class _Role:
                 workers=orders,
                 report=self.report,
                 checkpoints=checkpoints,
+                remember=self.loaded.workers_remember,
                 restart=restart,
             )
 
@@ -324,7 +328,11 @@ class _Role:
         if settings.calls_aggregator(number):
             pushed = PushedParts.of_caller(settings, loaded.learner.layout, number)
         both = pushed, loaded.times
-        work(settings, identity, dataset, part, self._learners(), *both, leave, line, parking)
+        memory = StateFile(self.shared.states[0], STORED) if self.shared.states else None
+        work(
+            *(settings, identity, dataset, part, self._learners(), *both, leave, line, parking),
+            states=memory,
+        )
 
     def _learners(self) -> TurnTaking:
         return TurnTaking(self.loaded.learner, self.loaded.shared_learners, self.shared.turns)
@@ -361,6 +369,7 @@ def _load(arguments: RunArguments, turns: int, *, alone: bool = False) -> Loaded
     data = contents if alone else contents.whole()
     every = arguments.get("checkpoint_every")
     pushed = PushedParts.of_run(settings, learner.layout)
-    loaded = Loaded(settings, data, parts, learner, pushed, shared, Times.of(settings), every)
+    times, remember = Times.of(settings), bool(arguments.get("states"))
+    loaded = Loaded(settings, data, parts, learner, pushed, shared, times, every, remember)
     loaded.warm_up()
     return loaded

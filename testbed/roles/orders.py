@@ -21,6 +21,8 @@ from testbed.roles.transport.endpoint import NOW
 _ORDER = struct.Struct("<Bq")
 C = TypeVar("C")
 _QUIETLY = int(socket.MSG_NOSIGNAL)
+_BELOW_INCARNATION = 40
+"""Bits of a state's number below the incarnation."""
 _LONGEST = 200_000
 """Bytes of a device's longest report, well below the kernel's default send buffer."""
 
@@ -31,7 +33,9 @@ class OrderKind(IntEnum):
     ARRIVED = 1
     """The parameters of a version, or another peer's update, have arrived."""
     FINISHED = 2
-    """The computation under way is over, and so is the waiting after it."""
+    """The computation under way is over, and so is the waiting after it.
+
+    Of a worker's earlier states only those after ``number`` of its computations and more are needed."""
     EVALUATE = 3
     """The current parameters are to be evaluated."""
     STOP = 4
@@ -52,8 +56,17 @@ class OrderKind(IntEnum):
     """Peer ``number`` is silent: it is not waited for until something comes from it."""
     ADMIT = 13
     """Peer ``number``, which was killed, is back, and has connected to this one."""
+    KEEP = 14
+    """A checkpoint needs the state ``number`` that the worker has written, or is about to write."""
+    GO_ON = 15
+    """The worker goes on from the state ``number`` that it wrote, which the checkpoint needs."""
     SETTLE = 11
     """All that was sent has to reach the others' kernels, as peers are about to be stopped."""
+
+
+def state_number(incarnation: int, ended: int) -> int:
+    """Return the number of the state of a worker's incarnation that has ended some computations."""
+    return incarnation << _BELOW_INCARNATION | ended
 
 
 _KINDS = {int(kind): kind for kind in OrderKind}
@@ -61,7 +74,7 @@ _KINDS = {int(kind): kind for kind in OrderKind}
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One event; ``number`` is a version, a peer, an iteration or a count of computations."""
+    """One event; ``number`` is a version, a peer, an iteration, a state or a count of computations."""
 
     what: OrderKind
     number: int = 0

@@ -8,9 +8,10 @@ killed at any moment: the run can always be resumed once more.
 import fcntl
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ import pyarrow.compute as pc
 from testbed.checkpoints.checkpoint_marks import NAME as MARKS
 from testbed.checkpoints.checkpoint_marks import Mark, Marks, latest
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.state_file import StateFile
 from testbed.code_digest import package_digest
-from testbed.device_names import server_place
+from testbed.device_names import server_place, worker_name
 from testbed.errors import SpecError
 from testbed.experiment.load import load_any_resolved, load_resolved
 from testbed.experiment.plugin_code import plugin_digests
@@ -36,7 +38,7 @@ from testbed.runs.versions import host, versions
 from testbed.telemetry.evaluation_log import CURVE_COLUMNS
 from testbed.telemetry.run_log import COUNTER_COLUMNS, ENERGY_COLUMNS, Kept
 from testbed.telemetry.update_rows import UPDATE
-from testbed.untrusted_text import parse_json, read_file
+from testbed.untrusted_text import open_file, parse_json, read_file
 
 _BEFORE_MANIFEST = (".reserve", "spec.yaml", "manifest.partial")
 """The files that a run writes before it has a manifest."""
@@ -351,12 +353,30 @@ def _of_servers(
     marks: list[Mark] = []
     for one, folder in zip(files, _existing(run.directory / FOLDER), strict=True):
         # The diagnostics on record are the first server's.
-        state, mark = _emulated(one, _marks(run, folder), there, math.inf if marks else diagnosed)
+        limit, remembered = math.inf if marks else diagnosed, partial(_is_remembered, folder)
+        state, mark = _emulated(one, _marks(run, folder), there, limit, remembered)
         if state is None or mark is None:
             return None, []
         states.append(state)
         marks.append(mark)
     return states[0], marks
+
+
+def _is_remembered(folder: Path, state: Mapping[str, Any]) -> bool:
+    """Return True if what workers remembered at a checkpoint is intact, in their files.
+
+    The files of workers on other hosts are there.
+    """
+    for number, needed in state["kept"][-1].items() if "kept" in state else ():
+        try:
+            descriptor = open_file(folder / worker_name(number))
+        except OSError:
+            return False
+        found = StateFile(descriptor).numbers
+        os.close(descriptor)
+        if needed not in found:
+            return False
+    return True
 
 
 def _marks(run: RecordedRun, folder: Path) -> Marks:
@@ -370,9 +390,17 @@ def _marks(run: RecordedRun, folder: Path) -> Marks:
 
 
 def _emulated(
-    files: CheckpointFiles, marks: Marks, there: Mapping[str, int], diagnosed: float
+    files: CheckpointFiles,
+    marks: Marks,
+    there: Mapping[str, int],
+    diagnosed: float,
+    remembered: Callable[[Mapping[str, Any]], bool],
 ) -> tuple[Mapping[str, Any] | None, Mark | None]:
-    """Return the newest checkpoint of an emulation that has a mark, and the mark."""
+    """Return the newest checkpoint of an emulation that has a mark, and the mark.
+
+    Args:
+        remembered: returns True if what workers remembered at a checkpoint is there.
+    """
 
     def fits(state: Mapping[str, Any]) -> bool:
         mark = marks.of(state["version"])
@@ -381,6 +409,7 @@ def _emulated(
             and state["version"] <= diagnosed
             and mark.updates <= there["updates"]
             and mark.faults <= there["faults"]
+            and remembered(state)
         )
 
     state = files.newest(fits)

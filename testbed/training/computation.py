@@ -365,8 +365,7 @@ class Computation:
             half.local(leg.gradients - 1, parameters, gradient, version)
         elif not leg.asks:
             half.go_on(parameters, gradient, version)
-        if not leg.asks:
-            self._own = parameters.copy()
+        self._own = None if leg.asks else parameters.copy()
         return gradient, loss
 
     def encode(self, gradient: FloatVector) -> list[Encoded]:

@@ -90,6 +90,7 @@ class ParameterService(Stateful):
         parameters: how many it holds, shared buffers included.
         local_payload_bytes, local_message_bytes: those of the worker on the server's own machine, which
             are among them and cross no link.
+        dealt: the mini-batches that were dealt, of the run's stream of them.
     """
 
     makes_updates: ClassVar[bool] = True
@@ -135,7 +136,7 @@ class ParameterService(Stateful):
             half.track_changes()
         self._broadcasts = half.protocol != "pull"
         self._deals = settings.spec.partition.kind == "stream"
-        self._dealt = 0
+        self.dealt = 0
         self._states = WorkerStates()
         self._expected = ExpectedPushes(
             computation.legs(settings, 0),
@@ -429,8 +430,8 @@ class ParameterService(Stateful):
 
     def deal(self) -> int:
         """Return the number of the mini-batch of the next answer; 0 where none are dealt."""
-        dealt = self._dealt
-        self._dealt += self._deals
+        dealt = self.dealt
+        self.dealt += self._deals
         return dealt
 
     def answered(self, worker: int) -> int | None:

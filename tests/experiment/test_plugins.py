@@ -332,17 +332,6 @@ def test_a_mistake_in_a_model_is_named(folder: Path, section: dict[str, Any], te
     assert text in str(refused.value)
 
 
-def test_a_checkpoint_of_an_emulation_lacks_the_buffers_of_its_workers(folder: Path) -> None:
-    def loaded(**rest: str) -> Any:
-        every = {"checkpoints": {"every": 10}, "engine": "emulation", "clock": "virtual"} | rest
-        return load(of_model(folder, rest=every, name="nets:normalised", buffers="per-worker"))
-
-    with pytest.raises(SpecError, match="lacks what workers remember for their own buffers"):
-        loaded()
-    assert loaded(engine="simulation").checkpoints.every == 10
-    assert loaded(clock="wall").checkpoints.every == 10
-
-
 def of_dataset(folder: Path, **section: Any) -> Path:
     whole = yaml.safe_load((folder / "pictures.yaml").read_text())
     path = folder / "changed.yaml"

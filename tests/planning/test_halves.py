@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ from testbed.cli.plan_text import as_json, describe
 from testbed.doctor.requirements import problems
 from testbed.errors import SpecError
 from testbed.experiment.load import load
+from testbed.experiment.spec import Spec
+from testbed.planning.halves import workers_remember
 from testbed.planning.plan import plan
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
@@ -133,10 +136,48 @@ def test_a_state_that_no_checkpoint_can_keep_is_found_where_there_are_checkpoint
     assert old in text
     rules.write_text(with_imports(text.replace(old, new)))
     look_for_problems(folder)
-    path.write_text(f"{path.read_text()}engine: simulation\ncheckpoints: {{every: 50}}\n")
-    with pytest.raises(SpecError) as refused:
-        look_for_problems(folder)
-    assert f"its half of the {part}: the state['who'][0] cannot be put in a" in str(refused.value)
+    before = path.read_text()
+    for engine in ("simulation", "emulation"):
+        path.write_text(f"{before}engine: {engine}\ncheckpoints: {{every: 50}}\n")
+        with pytest.raises(SpecError) as refused:
+            look_for_problems(folder)
+        said = f"its half of the {part}: the state['who'][0] cannot be put in a"
+        assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "remember"),
+    [
+        ({"name": "asgd"}, False),
+        ({"name": "adacomp", "ratio": 0.1}, False),
+        ({"name": "adacomp", "ratio": 0.1, "error_feedback": True}, True),
+        # How often it has drawn entries.
+        ({"name": "comp-asgd", "ratio": 0.1, "selection": "random"}, True),
+        ({"name": "downpour", "push_every": 2, "fetch_every": 4}, True),
+    ],
+)
+def test_workers_write_what_they_remember_where_a_checkpoint_needs_it(
+    algorithm: dict[str, Any], remember: bool
+) -> None:
+    base: dict[str, Any] = {
+        "name": "small",
+        "dataset": "digits",
+        "model": "mlp",
+        "training": {"updates": 10},
+        "clock": "virtual",
+        "algorithms": [algorithm],
+        "devices": {"workers": 3},
+        "compute": {"distribution": "constant", "mean": "1s"},
+    }
+
+    def found(**changes: Any) -> bool:
+        (one,) = plan(Spec.model_validate(base | changes))
+        return workers_remember(one)
+
+    every: dict[str, Any] = {"checkpoints": {"every": 5}}
+    assert found(**every) is remember
+    assert not found()
+    assert not found(**every, clock="wall")
 
 
 def with_imports(text: str) -> str:

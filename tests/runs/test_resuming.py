@@ -1,5 +1,6 @@
 """Resuming a run in its directory: earlier traffic files, damaged marks, and the lock."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from testbed.checkpoints.checkpoint_marks import NAME, Mark, Marks
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.state_file import PAGE, StateFile
 from testbed.errors import SpecError
 from testbed.experiment.load import dump, load
 from testbed.results.reading.finding import find, resolve, without_runs
@@ -150,3 +152,35 @@ def test_marks_of_any_content_are_damaged_in_one_way(tmp_path: Path, content: by
     (tmp_path / NAME).write_bytes(content)
     with pytest.raises(ValueError):
         list(Marks.load(tmp_path))
+
+
+def test_a_checkpoint_is_left_out_whose_workers_states_are_not_there(tmp_path: Path) -> None:
+    """One of them was on another host, or the host has crashed."""
+    directory = tmp_path / "small" / "time-1" / "asgd"
+    about = {"experiment": "small", "algorithm": "asgd", "seed": 1, "engine": "emulation"}
+    log = RunLog(directory, "", about | {"clock": "virtual", "workers": 2, "versions": {}})
+    log.close("interrupted", None, {})
+    folder = directory / FOLDER
+    with CheckpointFiles.open(folder, ()) as files:
+        for at, needed in {0: dict[int, int](), 10: {0: 3, 1: 4}}.items():
+            files.write(at, {"version": at, "kept": [{}, needed]})
+            Marks.load(folder).note(Mark(at, 0.0, 0, 0, 0, 0, 0, [{}], [0]))
+    run = RecordedRun.load(directory)
+
+    def version() -> int:
+        with closing(prepare(run, ())) as found:
+            assert found.state is not None
+            return int(found.state["version"])
+
+    assert version() == 0
+    for name, numbers in (("worker-0", (2, 3)), ("worker-1", (5, 4))):
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT)
+        for number in numbers:
+            assert version() == 0
+            StateFile(descriptor).write(number, {"own": np.ones(9)}, lambda _: True)
+        if name == "worker-0":
+            os.close(descriptor)
+    assert version() == 10
+    os.pwrite(descriptor, b"damage", PAGE + 100)
+    assert version() == 0
+    os.close(descriptor)

@@ -37,6 +37,7 @@ from testbed.messages.reports import (
 )
 from testbed.roles.orders import OrderChannel, OrderKind
 from testbed.roles.server.driven_roles import DrivenRoles
+from testbed.roles.server.kept_states import KeptStates
 from testbed.roles.server.outstanding_work import OutstandingWork, orders_to_begin, orders_to_finish
 from testbed.roles.server.remote_servers import NOTHING, DrivenHalf, UpdateElsewhere
 from testbed.roles.server.restart import Restart, cannot_be_written
@@ -62,6 +63,7 @@ class ClockOfServers:
         workers: Sequence[OrderChannel],
         report: Channel,
         checkpoints: Checkpoints | None,
+        remember: bool,
         restart: Restart | None,
         look_after: Callable[[], None] = lambda: None,
     ) -> None:
@@ -69,6 +71,7 @@ class ClockOfServers:
 
         Args:
             workers: for the clock's orders, one per worker.
+            remember: True if workers write what they remember, for checkpoints.
             look_after: has a server in this process handle what its kernel reports.
         """
         self._settings = settings
@@ -88,6 +91,7 @@ class ClockOfServers:
         self._servers, self._services = roles.servers, roles.services
         self._report = roles.report
         self._checkpoints, self._restart = checkpoints, restart
+        self._kept = KeptStates(remember=remember)
         self._look_after = look_after
         self._busy = times.busy()
         # A worker that does not ask after each computation goes on at what it was sent before.
@@ -193,24 +197,29 @@ class ClockOfServers:
             if (index := numbers.below(worker)) is not None
         }
         there, of_roles = self._roles.save(needed, unread)
+        workers = [worker for worker in there if worker < self._settings.workers]
+        self._kept.add({one: outstanding.remembered(one) for one in workers}, self._incarnations)
         try:
             checkpoints.write(
                 version,
                 {
                     "version": version,
                     "time": clock.now,
-                    "there": [worker for worker in there if worker < self._settings.workers],
+                    "there": workers,
                     "clock": clock.state(),
                     "busy": self._busy.state(),
                     "outstanding": outstanding.state(),
                     "active_faults": self._active_faults.state(),
                     "incarnations": self._incarnations,
                     "stopped": self._stopped,
+                    "kept": self._kept.each,
                     **of_roles,
                 },
             )
         except OSError as error:
             raise cannot_be_written(version, error) from error
+        for worker, order in self._kept.orders_to_keep():
+            self._orders[worker].give(*order)
 
     def _go_on(self, restart: Restart) -> StarClock:
         """Restore the last checkpoint, and wait until the workers are connected again."""
@@ -223,6 +232,7 @@ class ClockOfServers:
         self._outstanding.restore(state["outstanding"])
         self._active_faults.restore(state["active_faults"])
         self._incarnations, self._stopped = state["incarnations"], state["stopped"]
+        self._kept.each = state["kept"]
         self._began = restart.began()
         there = state["there"]
         told = (state["version"], there, state["counts"], self._incarnations, restart.server)
@@ -230,7 +240,8 @@ class ClockOfServers:
         for server in self._servers:
             server.ask(clock_requests.Gather())
         for worker in there:
-            self._orders[worker].give_all(self._outstanding.orders(worker))
+            kept = self._kept.orders_to_go_on(worker)
+            self._orders[worker].give_all([*kept, *self._outstanding.orders(worker)])
         if restart.training is None:
             self._begin(restart.began())
         for record in self._active_faults:
@@ -330,7 +341,8 @@ class ClockOfServers:
 
     def finish(self, worker: int, reports: Collection[int]) -> None:
         self._outstanding.told(worker, reports)
-        self._orders[worker].give_all(orders_to_finish(reports))
+        remembered = self._outstanding.remembered(worker)
+        self._orders[worker].give_all(orders_to_finish(reports, remembered))
 
     def receive(self, conversation: int, keep: bool) -> Arrived | None:
         worker, _, server = self._server(conversation)
@@ -387,6 +399,7 @@ class ClockOfServers:
         if found[0] is None or any(one is None for one in found):
             return None
         self._outstanding.returned(worker)
+        self._orders[worker].give_all(self._kept.orders_to_begin(worker))
         return list(found[0])
 
 

@@ -235,6 +235,7 @@ class DrivenServer:
             "vectors": vectors.state(),
             "received": self._received,
             "updates": self._updates,
+            "legs": dict(workers.ended_legs),
             "incarnations": workers.incarnations,
             "killed": sorted(workers.away),
             "stopped": self._stopped,
@@ -256,6 +257,7 @@ class DrivenServer:
         workers.incarnations, workers.away = state["incarnations"], dict.fromkeys(state["killed"])
         self._received, self._updates = state["received"], state["updates"]
         self._stopped = state["stopped"]
+        workers.ended_legs.update(state["legs"])
         workers.awaited = set(state["there"])
         self._restore_more(state)
         self.host.phase.began = time.monotonic()
@@ -280,7 +282,8 @@ class DrivenServer:
     def _answer(self, request: clock_requests.Answer) -> int:
         vector = self._half.outgoing(request.worker)
         encoding, body = self._exact.encode(self._half.changed_since(vector, request.sent))
-        self._workers.note(request.worker, self._half.version, vector, request.needed)
+        known = request.worker, self._half.version, vector, request.needed
+        self._workers.note(*known, dealt=request.dealt)
 
         def answer(connection: Connection) -> int:
             if request.needed is None and self._restart is not None:

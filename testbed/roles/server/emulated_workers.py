@@ -49,6 +49,7 @@ class EmulatedWorkers:
         awaited: the workers that were connected before this server was restored, and are not back.
         away: the workers that are killed now, each with its next process once that has greeted.
         incarnations: how often each worker was killed.
+        ended_legs: by worker, the messages that were received of it, each the end of a leg.
     """
 
     def __init__(
@@ -74,8 +75,7 @@ class EmulatedWorkers:
         self._restart = restart
         # Workers' legs differ in their gradients only.
         self._legs = computation.legs(settings, 0)
-        # By worker: the messages that were received of it, each the end of a leg.
-        self._received: Counter[int] = Counter()
+        self.ended_legs: Counter[int] = Counter()
         self.reading = OrderedReading(host, host.connections.buffer)
         self.away: dict[int, Returning | None] = {}
         self.incarnations = [0] * settings.evaluator
@@ -86,11 +86,18 @@ class EmulatedWorkers:
             self.vectors = SentVectors(changed=settings.pulls == "changed", overlaps=overlaps)
 
     def note(
-        self, worker: int, version: int, vector: FloatVector, needed: Sequence[int] | None
+        self,
+        worker: int,
+        version: int,
+        vector: FloatVector,
+        needed: Sequence[int] | None,
+        *,
+        dealt: int,
     ) -> None:
         """Keep a vector that a worker is sent, if checkpoints are written.
 
         Args:
+            dealt: the number of the mini-batch that it is dealt, in the run's stream of them.
             needed: the versions that it has and still needs; None if it can send nothing more.
         """
         if self.vectors is None:
@@ -98,7 +105,7 @@ class EmulatedWorkers:
         self.vectors.keep(worker, needed)
         if needed is not None:
             is_own = vector is not self._service.half.parameters
-            self.vectors.sent(worker, version, vector, is_own=is_own)
+            self.vectors.sent(worker, version, vector, is_own=is_own, dealt=dealt)
 
     # -- workers that come back
 
@@ -144,9 +151,9 @@ class EmulatedWorkers:
         body = b"" if base is None else as_bytes(base)
         size = len(self._service.half.parameters)
         connection.send([header(Kind.RESUME, size, length=len(body)), body])
-        for version, vector in frames:
+        for version, vector, dealt in frames:
             body = as_bytes(vector)
-            head = header(Kind.PARAMETERS, version, encoding=DENSE, length=len(body))
+            head = header(Kind.PARAMETERS, version, encoding=DENSE, count=dealt, length=len(body))
             connection.send([head, body])
         self._connections.is_worker(connection, number)
         self._connections.workers[number] = connection
@@ -214,7 +221,7 @@ class EmulatedWorkers:
         if connection is None:
             self._miss(worker)
             return None
-        leg = self._legs[self._received[worker] % len(self._legs)]
+        leg = self._legs[self.ended_legs[worker] % len(self._legs)]
         pushes, asks = leg.pushes and not alone, self._asks and (leg.asks or alone)
         self.reading.begin(worker, connection, keep=keep, pushes=pushes, asks=asks)
         self._connections.watch(connection)
@@ -231,7 +238,7 @@ class EmulatedWorkers:
         if connection not in self._connections.open or arrived is None:
             self._miss(worker)
             return None
-        self._received[worker] += 1
+        self.ended_legs[worker] += 1
         self._connections.watch(connection)
         return arrived
 
@@ -244,7 +251,7 @@ class EmulatedWorkers:
         """Ignore what the connection of a killed worker still brings, until it ends."""
         connection = self._connections.workers.pop(worker, None)
         self.reading.forget(worker)
-        del self._received[worker]
+        del self.ended_legs[worker]
         if self.vectors is not None:
             self.vectors.keep(worker, None)
         if connection is not None:

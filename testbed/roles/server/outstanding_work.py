@@ -2,7 +2,8 @@
 
 A worker that goes back to a checkpoint is sent again the versions that it had at that moment
 (``testbed.roles.server.sent_vectors``), and given the clock's orders again. A worker's computation
-depends on nothing else, except on how many mini-batches it had drawn before.
+depends on nothing else, except on how many mini-batches it had drawn before, and on what it remembers
+(``testbed.roles.worker.memory``).
 
 They are kept only where checkpoints are written. What several servers are sent, and whether they get a
 push or only a report, is noted in any case.
@@ -42,13 +43,15 @@ class SentWorker:
     """The outstanding versions and computations of one worker.
 
     ``there`` are the versions that it was sent by each of its servers and may still compute at, and
-    ``used`` are the versions that it computed at last, if it may compute at them again.
+    ``used`` are the versions that it computed at last, if it may compute at them again. ``ended`` is
+    the number of this incarnation's computations that it was told are over.
     """
 
     there: list[deque[int]]
     computing: deque[Computing] = field(default_factory=deque)
     used: list[int] = field(default_factory=list)
     drawn: int = 0
+    ended: int = 0
     lost: bool = False
 
     @classmethod
@@ -116,8 +119,10 @@ class OutstandingWork(Stateful):
 
     def told(self, worker: int, reports: Collection[int]) -> None:
         """End a worker's computation, and keep the places that get only a report of it."""
-        computing = self._workers[worker].computing[-1]
+        state = self._workers[worker]
+        computing = state.computing[-1]
         computing.told, computing.reports = True, list(reports)
+        state.ended += 1
 
     def received(self, conversation: int) -> None:
         """Drop a worker's next message at a server, which has read it."""
@@ -156,6 +161,14 @@ class OutstandingWork(Stateful):
             computing = sorted(set(computing).difference(there))
         return computing + there
 
+    def remembered(self, worker: int) -> int:
+        """Return how many computations had ended in the state from which a worker would go on.
+
+        That is the one before the first computation whose message not all of its servers have read.
+        """
+        state = self._workers[worker]
+        return state.ended - sum(one.told for one in state.computing)
+
     def unread(self, worker: int) -> list[int]:
         """Return how many messages that a worker has sent each of its servers has not read."""
         sent = [one.unread for one in self._workers[worker].computing if one.told]
@@ -180,7 +193,7 @@ class OutstandingWork(Stateful):
                 if place not in one.unread
             ]
             if one.told:
-                orders += orders_to_finish(one.reports)
+                orders += orders_to_finish(one.reports, self.remembered(worker))
         if not state.computing:
             orders.append((OrderKind.RESUME, state.drawn))
             orders += [*orders_to_begin(state.used)[:-1], (OrderKind.WAIT, 0)]
@@ -194,10 +207,14 @@ def orders_to_begin(versions: Sequence[int]) -> list[tuple[OrderKind, int]]:
     return [*arrived, (OrderKind.BEGIN, 0)]
 
 
-def orders_to_finish(reports: Collection[int]) -> list[tuple[OrderKind, int]]:
-    """Return the orders by which a worker sends what it has computed."""
+def orders_to_finish(reports: Collection[int], remembered: int) -> list[tuple[OrderKind, int]]:
+    """Return the orders by which a worker sends what it has computed.
+
+    Args:
+        remembered: how many computations had ended in the earliest state that may be needed.
+    """
     orders = [(OrderKind.REPORT, place) for place in reports]
-    return [*orders, (OrderKind.FINISHED, 0)]
+    return [*orders, (OrderKind.FINISHED, remembered)]
 
 
 def _drop_older(there: deque[int], version: int) -> None:

@@ -22,6 +22,7 @@ class ServerInputs:
         spill: descriptor of the file for snapshots that wait for the evaluator, if there is one.
         index: the server's, of several; an aggregator's, from 1.
         is_saved: True if the process with the clock puts this server's state into its checkpoints.
+        workers_remember: True if workers write what they remember, for checkpoints.
     """
 
     settings: Settings
@@ -35,6 +36,7 @@ class ServerInputs:
     spill: int | None = None
     index: int = 0
     is_saved: bool = False
+    workers_remember: bool = False
 
     @property
     def remembers(self) -> bool:

@@ -33,6 +33,7 @@ class ServerWithClock:
             workers=channels,
             report=serving.channel,
             checkpoints=serving.checkpoints,
+            remember=serving.workers_remember,
             restart=serving.restart,
             look_after=lambda: driven.wait(0),
         )

@@ -136,6 +136,7 @@ class WallServer:
                 "there": sorted(host.connections.workers),
                 "evaluations": host.connections.evaluator.state(),
                 "ledger": host.service.ledger,
+                "dealt": host.service.dealt,
             }
             self._checkpoints.write(half.version, state)
         except OSError as error:
@@ -150,6 +151,7 @@ class WallServer:
         for worker in state["there"]:
             half.forget(worker)
         host.service.go_on(*state["ledger"])
+        host.service.dealt = state["dealt"]
         host.recorder.go_on(half.version)
         host.phase.began = restart.began()
         host.tell(Restored(state["there"]))

@@ -11,19 +11,24 @@ from abc import ABC, abstractmethod
 
 from testbed.engine.events import Received
 from testbed.errors import RunError
-from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.orders import Order, OrderChannel, OrderKind
 from testbed.roles.sockets.server_links import ServerLinks
 from testbed.roles.transport.endpoint import Pieces
 from testbed.roles.worker.hands import PULL, Hands, report
+from testbed.roles.worker.memory import WorkerMemory
 
 _BROKEN = "the order of events is broken, please report it with the experiment file"
+_KNOWN = {OrderKind.RESUME, OrderKind.ARRIVED, OrderKind.BEGIN}
+"""Orders to compute, which a worker that asks, and goes on at its own copy, does by itself."""
 
 
 class OrderedWorker(ABC):
     """One incarnation of a worker, by the clock's orders."""
 
-    def __init__(self, links: ServerLinks, hands: Hands, orders: OrderChannel) -> None:
-        self._links, self._hands, self._orders = links, hands, orders
+    def __init__(
+        self, links: ServerLinks, hands: Hands, orders: OrderChannel, memory: WorkerMemory
+    ) -> None:
+        self._links, self._hands, self._orders, self._memory = links, hands, orders, memory
         self._every = range(len(links.links))
         # By server: the version that came last, and the one that is computed at.
         self._came = [-1] * len(self._every)
@@ -50,6 +55,18 @@ class OrderedWorker(ABC):
             self._came[one.conversation] = one.version
         return received
 
+    def _end_computation(self, needed: int, *, pushes: bool, asks: bool) -> None:
+        """Send what was computed, or a report of it, once what is remembered of it is written.
+
+        Args:
+            needed: as in ``WorkerMemory.end_computation``.
+        """
+        if pushes and len(self._reports) < len(self._every):
+            # A server that has read its part, and is not sent it again, has had it encoded, too.
+            self._hands.encode()
+        self._memory.end_computation(needed)
+        self._send(pushes=pushes, asks=asks)
+
     def _send(self, *, pushes: bool, asks: bool) -> None:
         """Send each server its part of what was computed, or a report of it, and ask it."""
         for one in self._every:
@@ -63,6 +80,21 @@ class OrderedWorker(ABC):
             self._links.send(one, [*pieces, *(PULL if asks else ())], asks=asks)
         self._reports.clear()
         self._read.clear()
+
+    def _heed(self, order: Order) -> bool:
+        """Do what an order says of checkpoints; return False if it says nothing of them."""
+        match order.what:
+            case OrderKind.KEEP:
+                self._memory.keep(order.number)
+            case OrderKind.GO_ON:
+                self._memory.go_on(order.number)
+            case OrderKind.RESUME:
+                self._hands.computation.draw_past(order.number)
+            case OrderKind.READ:
+                self._read.add(order.number)
+            case _:
+                return False
+        return True
 
     def _finish(self) -> None:
         """Receive until all servers have said STOP, and close the connections.
@@ -79,16 +111,15 @@ class AskingWorker(OrderedWorker):
 
     def run(self) -> None:
         fresh: set[int] = set()
-        goes_on, stopped = False, False
+        stopped = False
         if self._links.goes_on:
             stopped = self._begin_again(fresh)
         else:
             self._send(pushes=False, asks=True)
         while not stopped:
-            if not goes_on and not self._are_answered(fresh):
+            if not self._hands.computation.goes_on and not self._are_answered(fresh):
                 break
             fresh.clear()
-            goes_on = not self._hands.computation.leg.asks
             stopped = not self._compute_and_send()
         self._finish()
 
@@ -109,27 +140,26 @@ class AskingWorker(OrderedWorker):
         with hands.computed(self._bases):
             if leg.pushes:
                 hands.encode()
-            what = self._order()
-            if what is OrderKind.FINISHED:
+            order = self._order()
+            if order is not None and order.what is OrderKind.FINISHED:
                 # Sent from where it was computed.
-                self._send(pushes=leg.pushes, asks=leg.asks)
+                self._end_computation(order.number, pushes=leg.pushes, asks=leg.asks)
                 return True
             if leg.pushes:
                 hands.keep()
-        while what is None:
+        while order is None:
             self._receive(or_order=True)
-            what = self._order()
-        if what is not OrderKind.FINISHED:
+            order = self._order()
+        if order.what is not OrderKind.FINISHED:
             return False
-        self._send(pushes=leg.pushes, asks=leg.asks)
+        self._end_computation(order.number, pushes=leg.pushes, asks=leg.asks)
         return True
 
-    def _order(self) -> OrderKind | None:
+    def _order(self) -> Order | None:
         """Return the next order that says whether to send; None if there is none yet."""
         while (order := self._orders.take(wait=False)) is not None:
-            if order.what is not OrderKind.READ:
-                return order.what
-            self._read.add(order.number)
+            if order.what not in _KNOWN and not self._heed(order):
+                return order
         return None
 
     def _begin_again(self, fresh: set[int]) -> bool:
@@ -145,9 +175,7 @@ class AskingWorker(OrderedWorker):
             order = self._orders.take()
             assert order is not None
             what = order.what
-            if what is OrderKind.RESUME:
-                self._hands.computation.draw_past(order.number)
-            elif what is OrderKind.ARRIVED:
+            if not self._heed(order) and what is OrderKind.ARRIVED:
                 bases.append(order.number // len(self._every))
         # What a server sends first is what the worker had computed at, if it ever had.
         known: set[int] = set()
@@ -157,6 +185,8 @@ class AskingWorker(OrderedWorker):
         stopped = False
         if what is OrderKind.BEGIN:
             self._bases = bases
+            if self._hands.computation.goes_on:
+                self._hands.parameters.use(bases)
             stopped = not self._compute_and_send()
         elif bases:
             self._hands.parameters.use(bases)
@@ -168,14 +198,20 @@ class ListeningWorker(OrderedWorker):
     """A worker that is told at which versions to compute, by the clock's orders."""
 
     def __init__(
-        self, links: ServerLinks, hands: Hands, orders: OrderChannel, *, asks: bool
+        self,
+        links: ServerLinks,
+        hands: Hands,
+        orders: OrderChannel,
+        memory: WorkerMemory,
+        *,
+        asks: bool,
     ) -> None:
         """Set the worker up.
 
         Args:
             asks: True if it asks for parameters with each push; otherwise it is sent every version.
         """
-        super().__init__(links, hands, orders)
+        super().__init__(links, hands, orders, memory)
         self._asks = asks
         # By server: the version that has arrived last, by the clock.
         self._arrived = list(self._came)
@@ -199,20 +235,16 @@ class ListeningWorker(OrderedWorker):
                     has_computed = True
                 case OrderKind.REPORT:
                     self._reports.add(order.number)
-                case OrderKind.READ:
-                    self._read.add(order.number)
                 case OrderKind.FINISHED if not has_computed:
                     raise RunError(
                         f"the clock says that a computation is over, and none is under way: {_BROKEN}"
                     )
                 case OrderKind.FINISHED:
-                    self._send(pushes=True, asks=self._asks)
+                    self._end_computation(order.number, pushes=True, asks=self._asks)
                     has_computed = False
-                case OrderKind.RESUME:
-                    self._hands.computation.draw_past(order.number)
                 case OrderKind.WAIT:
                     continue
-                case _:
+                case _ if not self._heed(order):
                     break
         self._finish()
 

@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import numpy.typing as npt
 
+from testbed.checkpoints.state_file import StateFile
 from testbed.engine.overlapping_worker import worker_of
 from testbed.learning.data import datasets
 from testbed.roles.orders import OrderChannel
@@ -14,6 +15,7 @@ from testbed.roles.transport.greeting import Greeted, Identity, connect
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker.faults_after_pushes import FaultsAfterPushes
 from testbed.roles.worker.hands import Hands
+from testbed.roles.worker.memory import WorkerMemory
 from testbed.roles.worker.ordered_worker import AskingWorker, ListeningWorker
 from testbed.roles.worker.wall_worker import WallWorker
 from testbed.telemetry.state_board import DeviceLine
@@ -36,22 +38,19 @@ def work(  # noqa: PLR0917 - what a worker is made of
     orders: OrderChannel | None,
     line: DeviceLine,
     faults: FaultsAfterPushes,
+    *,
+    states: StateFile | None = None,
 ) -> None:
     """Run a worker until training ends.
 
     Args:
         orders: the virtual clock's channel; None under the wall clock.
+        states: the file of what it remembers; None if no checkpoint needs it.
     """
     number, incarnation = identity.number, identity.incarnation
     layout, legs = learners.own.layout, computation.legs(settings, number)
     cut = parts.cut
-    own = Computation(
-        computation.worker_half(settings, layout, number),
-        computation.batches(settings, dataset, images, number, incarnation=incarnation),
-        parts,
-        objective(settings),
-        legs,
-    )
+    goal = objective(settings)
     protocol = computation.protocol(settings)
     asks, overlaps = protocol == "pull", computation.overlaps(settings)
     own_times = faults.paced(times.of_device(number))
@@ -65,8 +64,16 @@ def work(  # noqa: PLR0917 - what a worker is made of
 
     def work_over_links() -> None:
         """Work over one connection to each server until all have said STOP."""
+        own = Computation(
+            computation.worker_half(settings, layout, number),
+            computation.batches(settings, dataset, images, number, incarnation=incarnation),
+            parts,
+            goal,
+            legs,
+        )
         parameters: ReceivedParameters
-        if asks and pulls == "full" and len(cut) == 1 and not overlaps:
+        in_turn = asks and pulls == "full" and len(cut) == 1 and not overlaps
+        if in_turn and all(leg.asks for leg in legs):
             parameters = ParametersInTurn(cut[0])
         else:
             newest = asks and not overlaps
@@ -82,10 +89,12 @@ def work(  # noqa: PLR0917 - what a worker is made of
             if orders is None:
                 role = worker_of(settings, protocol, len(cut), number)
                 WallWorker(role, links, hands, own_times, faults).run()
-            elif asks and not overlaps:
-                AskingWorker(links, hands, orders).run()
+                return
+            memory = WorkerMemory(own, states, incarnation)
+            if asks and not overlaps:
+                AskingWorker(links, hands, orders, memory).run()
             else:
-                ListeningWorker(links, hands, orders, asks=asks).run()
+                ListeningWorker(links, hands, orders, memory, asks=asks).run()
 
     while True:
         try:

@@ -28,8 +28,8 @@ from testbed.roles.server.sent_vectors import SentVectors
 from testbed.training.gathering import Gathering
 from testbed.updates import FloatVector
 
-Message: TypeAlias = tuple[int, int, bool]
-"""The first value of the vector computed at, the number of the mini-batch, and True if late."""
+Message: TypeAlias = tuple[int, int, bool, int]
+"""The vector's first value, the number of the mini-batch, True if late, and what it remembers then."""
 
 
 def vector(version: int) -> FloatVector:
@@ -50,6 +50,9 @@ class Worker:
         # The version that it computes at, and the number of the mini-batch.
         self._computing: tuple[int, int] | None = None
         self._late = False
+        # What it remembers of all that it has pushed, and its file of that.
+        self.memory = self.ended = 0
+        self.file = {0: 0}
 
     def sent(self, version: int, parameters: FloatVector) -> None:
         self.has[version] = self.last = parameters
@@ -80,22 +83,33 @@ class Worker:
             case OrderKind.FINISHED:
                 assert self._computing is not None
                 version, mini_batch = self._computing
-                self.sends.append((int(self.has[version][0]), mini_batch, self._late))
+                self.memory = self.memory if self._late else 31 * self.memory + mini_batch + 1
+                self.ended += 1
+                self.file = {one: kept for one, kept in self.file.items() if one >= number}
+                self.file[self.ended] = self.memory
+                value = int(self.has[version][0])
+                self.sends.append((value, mini_batch, self._late, self.memory))
                 self._computing, self._late = None, False
                 self._begin_if_it_asks()
 
     @classmethod
     def again(
-        cls, protocol: Protocol, vectors: SentVectors, outstanding: OutstandingWork
+        cls,
+        protocol: Protocol,
+        vectors: SentVectors,
+        outstanding: OutstandingWork,
+        file: dict[int, int],
     ) -> "Worker":
-        """Make a worker that has received only what it is sent and told again."""
+        """Make a worker that has received only what it is sent and told again, and has its file."""
         worker = cls(protocol)
+        worker.ended = outstanding.remembered(0)
+        worker.file, worker.memory = dict(file), file[worker.ended]
         worker.last, frames = vectors.again(0)
         # The other orders wait until the frames are there, as they do for a worker that asks.
         (what, number), *orders = outstanding.orders(0)
         assert what is OrderKind.RESUME
         worker.told(what, number)
-        for version, parameters in frames:
+        for version, parameters, _ in frames:
             worker.sent(version, parameters)
         for order in orders:
             worker.told(*order)
@@ -170,7 +184,7 @@ class Scene:
         """Tell the workers that their computation is over."""
         reports = [0] * late
         self.outstanding.told(0, reports)
-        self.each(orders_to_finish(reports))
+        self.each(orders_to_finish(reports, self.outstanding.remembered(0)))
         self.told = True
 
     def read(self) -> None:
@@ -189,7 +203,9 @@ class Scene:
         self.vectors.restore(again["vectors"])
         self.outstanding = OutstandingWork(Conversations.with_all(1), 1)
         self.outstanding.restore(again["outstanding"])
-        self.forgetful = Worker.again(self.kind, self.vectors, self.outstanding)
+        self.forgetful = Worker.again(
+            self.kind, self.vectors, self.outstanding, self.forgetful.file
+        )
         assert self.forgetful.sends == self.steady.sends
         if self.changed and self.steady.last is not None:
             # The next answer states the changes since this vector.
@@ -253,6 +269,26 @@ def test_an_example_of_the_orders_that_restore_a_late_worker() -> None:
         (OrderKind.BEGIN, 0),
     ]
     assert outstanding.orders(0) == [(OrderKind.RESUME, 0), (OrderKind.WAIT, 0)]
+
+
+def test_a_worker_goes_on_from_its_state_before_the_first_message_that_is_not_read() -> None:
+    outstanding = OutstandingWork(Conversations.with_all(1), 1, again=True)
+    sent(outstanding, 0, 0)
+    for _ in range(3):  # at its own copy
+        outstanding.begun(0, [0])
+        outstanding.told(0, [])
+    outstanding.begun(0, [0])
+    assert outstanding.remembered(0) == 0
+    outstanding.received(0)
+    assert outstanding.remembered(0) == 1
+    orders = outstanding.orders(0)
+    assert [number for what, number in orders if what is OrderKind.RESUME] == [1, 2, 3]
+    assert [number for what, number in orders if what is OrderKind.FINISHED] == [1, 1]
+    outstanding.received(0)
+    outstanding.received(0)
+    assert outstanding.remembered(0) == 3
+    outstanding.returned(0)  # as a new incarnation
+    assert outstanding.remembered(0) == 0
 
 
 def sent(outstanding: OutstandingWork, conversation: int, version: int) -> None:
@@ -323,12 +359,12 @@ def test_nothing_is_needed_by_a_lost_worker_and_it_returns_with_nothing() -> Non
 def test_a_vector_is_kept_once_and_as_it_was_sent() -> None:
     vectors, memory = SentVectors(changed=True), vector(7)
     for worker in (0, 1):
-        vectors.sent(worker, 7, memory, is_own=False)
+        vectors.sent(worker, 7, memory, is_own=False, dealt=30 + worker)
     memory[:] = 0
     assert len(vectors) == 1
     for worker in (0, 1):
-        _, ((version, found),) = vectors.again(worker)
-        assert version == 7
+        _, ((version, found, dealt),) = vectors.again(worker)
+        assert (version, dealt) == (7, 30 + worker)
         np.testing.assert_array_equal(found, vector(7))
     vectors.keep(0, [])
     base, frames = vectors.again(0)

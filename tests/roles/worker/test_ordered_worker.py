@@ -1,15 +1,19 @@
 """A worker that obeys the orders of the virtual clock, with servers that are sockets of the test."""
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed.algorithms.server_half import Protocol
+from testbed.checkpoints.state_file import StateFile
 from testbed.learning.data.datasets import load
-from testbed.roles.orders import OrderChannel, OrderKind
+from testbed.roles.orders import OrderChannel, OrderKind, state_number
 from testbed.roles.transport.greeting import Greeted, Identity
 from testbed.roles.turn_taking import TurnTaking
 from testbed.roles.worker import worker_process as module
@@ -29,9 +33,14 @@ class Scene:
     """A worker in a thread, its clock, and the servers' ends of its connections."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, servers: int, protocol: Protocol, *, goes_on: bool
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        servers: int,
+        algorithm: dict[str, Any],
+        *,
+        goes_on: bool,
+        states: StateFile | None = None,
     ) -> None:
-        algorithm = {"name": "sync-sgd", "protocol": protocol}
         addresses = [f"127.0.0.{1 + index}" for index in range(servers)]
         chosen = with_changes(SIMPLE, algorithm=algorithm, server_addresses=addresses)
         pairs = [socket.socketpair() for _ in range(servers)]
@@ -63,6 +72,7 @@ class Scene:
                 *(chosen, Identity(0), dataset, images, turns, *of_run, orders),
                 *(DeviceLine.unread(), no_faults(0)),
             ),
+            kwargs={"states": states},
             daemon=True,
         )
         self.working.start()
@@ -81,6 +91,12 @@ class Scene:
         head = parse(self._read(server, HEADER.size), ANY)
         self._read(server, head.length)
         return head
+
+    def pushed(self, server: int = 0) -> bytes:
+        """Return the body of the next message to a server, which is a push."""
+        head = parse(self._read(server, HEADER.size), ANY)
+        assert head.kind is Kind.PUSH
+        return self._read(server, head.length)
 
     def _read(self, server: int, count: int) -> bytes:
         data = b""
@@ -111,8 +127,16 @@ Make = Callable[..., Scene]
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Scene] = []
 
-    def scene(servers: int, protocol: Protocol, *, goes_on: bool = False) -> Scene:
-        made.append(Scene(monkeypatch, servers, protocol, goes_on=goes_on))
+    def scene(
+        servers: int,
+        protocol: Protocol = "pull",
+        *,
+        goes_on: bool = False,
+        states: StateFile | None = None,
+        algorithm: dict[str, Any] | None = None,
+    ) -> Scene:
+        chosen = algorithm or {"name": "sync-sgd", "protocol": protocol}
+        made.append(Scene(monkeypatch, servers, chosen, goes_on=goes_on, states=states))
         return made[-1]
 
     yield scene
@@ -202,4 +226,92 @@ def test_only_some_servers_may_get_a_report(make: Make) -> None:
     scene.order(*begin([3, 4]), (OrderKind.REPORT, 0), (OrderKind.FINISHED, 0))
     assert scene.sent(0, 1) == [(Kind.FINISHED, 3)]
     assert scene.sent(1, 1) == [(Kind.PUSH, 4)]
+    scene.stop()
+
+
+@pytest.fixture
+def descriptor(tmp_path: Path) -> Iterator[int]:
+    found = os.open(tmp_path / "worker-0", os.O_RDWR | os.O_CREAT)
+    yield found
+    os.close(found)
+
+
+FEEDBACK = {"ratio": 0.05, "error_feedback": True}
+
+
+@pytest.mark.parametrize("protocol", ["pull", "push-and-interrupt"])
+def test_a_worker_goes_on_with_the_residual_that_it_had(
+    make: Make, descriptor: int, protocol: Protocol
+) -> None:
+    """It has gone on by two computations since the checkpoint, and another process goes back."""
+    own = {"name": "sync-sgd", "protocol": protocol, **FEEDBACK}
+
+    def computed(scene: Scene, version: int, needed: int) -> bytes:
+        scene.parameters(0, version)
+        if protocol != "pull":
+            scene.order(*begin([version]))
+        scene.order((OrderKind.FINISHED, needed))
+        body = scene.pushed()
+        assert protocol != "pull" or scene.sent(0, 1) == [(Kind.PULL, 0)]
+        return body
+
+    scene = make(1, states=StateFile(descriptor), algorithm=own)
+    if protocol == "pull":
+        assert scene.sent(0, 1) == [(Kind.PULL, 0)]
+    for version in range(2):
+        computed(scene, version, version)
+    scene.order((OrderKind.KEEP, state_number(0, 2)))
+    bodies = [computed(scene, version, version) for version in range(2, 6)]
+    scene.stop()
+    file = StateFile(descriptor)
+    assert set(file.numbers) >= {2, 5, 6}
+    again = make(1, goes_on=True, states=file, algorithm=own)
+    again.order((OrderKind.GO_ON, state_number(0, 2)), (OrderKind.RESUME, 2), (OrderKind.WAIT, 0))
+    assert [computed(again, version, version) for version in range(2, 6)] == bodies
+    again.stop()
+
+
+def test_a_worker_goes_on_at_its_own_copy_and_with_the_sum_of_its_gradients(
+    make: Make, descriptor: int
+) -> None:
+    """One of its pushes was on its way at the checkpoint, and what it computed next was not over."""
+    own = {"name": "downpour", "push_every": 2, "fetch_every": 6}
+    scene = make(1, states=StateFile(descriptor), algorithm=own)
+    assert scene.sent(0, 1) == [(Kind.PULL, 0)]
+    scene.parameters(0, 7)
+    scene.order((OrderKind.FINISHED, 0))
+    first = scene.pushed()
+    scene.order((OrderKind.FINISHED, 1), (OrderKind.KEEP, state_number(0, 1)))
+    second = scene.pushed()
+    scene.order((OrderKind.FINISHED, 2))
+    third = scene.pushed()
+    assert scene.sent(0, 1) == [(Kind.PULL, 0)]
+    scene.stop()
+    assert len({first, second, third}) == 3
+    again = make(1, goes_on=True, states=StateFile(descriptor), algorithm=own)
+    again.order((OrderKind.GO_ON, state_number(0, 1)), (OrderKind.RESUME, 1), *begin([7]))
+    again.order((OrderKind.FINISHED, 1), (OrderKind.RESUME, 2), *begin([7]))
+    again.parameters(0, 7)
+    assert again.pushed() == second
+    again.order((OrderKind.FINISHED, 2))
+    assert again.pushed() == third
+    assert again.sent(0, 1) == [(Kind.PULL, 0)]
+    again.parameters(0, 9)
+    again.order((OrderKind.FINISHED, 3))
+    assert again.sent(0, 1) == [(Kind.PUSH, 9)]
+    again.stop()
+
+
+def test_a_new_incarnation_leaves_what_checkpoints_need_of_the_one_before(
+    make: Make, descriptor: int
+) -> None:
+    file = StateFile(descriptor)
+    for ended in range(1, 5):
+        file.write(state_number(0, ended), {}, lambda _: True)
+    scene = make(1, "push-and-wait", states=file)
+    scene.order((OrderKind.KEEP, state_number(0, 2)), (OrderKind.KEEP, state_number(0, 3)))
+    scene.parameters(0, 4)
+    scene.order(*begin([4]), (OrderKind.FINISHED, 0))
+    assert scene.sent(0, 1) == [(Kind.PUSH, 4)]
+    assert set(file.numbers) == {2, 3, 1}
     scene.stop()
