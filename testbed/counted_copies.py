@@ -30,7 +30,7 @@ class CountedCopies(Stateful, Generic[Vector]):
         self._spare: list[Vector] = []
         self._empty = empty
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, object]) -> None:
         """Go on from a state; its vectors are copied."""
         super().restore(state)
         self._copies = {key: self._copy(vector) for key, vector in self._copies.items()}

@@ -61,7 +61,7 @@ class EncodingChoice(BaseModel):
         "by default none.",
         examples=["ternary:Ternary"],
     )
-    options: dict[str, Any] = Field(
+    options: dict[str, object] = Field(
         default_factory=dict, description="Further arguments of the class; by default none."
     )
 
@@ -80,8 +80,8 @@ class EncodingChoice(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _what_it_has(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = handler(self)
+    def _what_it_has(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        found: dict[str, object] = handler(self)
         its_own = ("own", "options")
         return {k: v for k, v in found.items() if (k in its_own) == (self.own is not None)}
 
@@ -117,7 +117,7 @@ class EncodingChoice(BaseModel):
         return "-".join(parts) or "compact"
 
 
-SHORT_NAMES: dict[str, dict[str, Any]] = {
+SHORT_NAMES: dict[str, dict[str, object]] = {
     "plain": {"indices": "uint32"},
     "compact": {},
     "compact-16": {"values": "float16"},

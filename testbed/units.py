@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -85,7 +85,7 @@ class _Quantity:
         # Regular expressions in JSON Schema have no flag that ignores case.
         names = "|".join(_either_case(unit) for unit in sorted(self.units, key=len, reverse=True))
         zero = "" if "" in self.units else "|0"
-        schema: dict[str, Any] = {
+        schema: dict[str, object] = {
             "type": ["string", "number"],
             "pattern": rf"^\s*(?:{_NUMBER}\s*(?:{names}){zero})\s*$",
             "examples": [self.example],

@@ -26,7 +26,7 @@ _HEADINGS = {
 }
 
 
-def by_pair(account: Account) -> list[dict[str, Any]]:
+def by_pair(account: Account) -> list[dict[str, object]]:
     """Return ``source``, ``destination`` and ``QUANTITIES`` of each pair, most bytes first."""
     sums = add_up(account.seconds["pair"], account.seconds, len(account.pairs))
     rows: list[dict[str, Any]] = [
@@ -51,7 +51,7 @@ def as_json(account: Account) -> dict[str, Any]:
     } | (udp if len(account.datagrams) else {})
 
 
-def _connection(account: Account, row: npt.NDArray[np.void]) -> dict[str, Any]:
+def _connection(account: Account, row: npt.NDArray[np.void]) -> dict[str, object]:
     source, destination = account.pairs[int(row["pair"])]
     names = [name for name in row.dtype.names or () if name != "pair"]
     return {"source": source, "destination": destination} | {n: row[n].item() for n in names}

@@ -31,7 +31,7 @@ class Checkpoints:
         """Return True if a checkpoint is to be written now that the run is at ``version``."""
         return version // self._every > self.last // self._every
 
-    def write(self, version: int, state: Mapping[str, Any]) -> None:
+    def write(self, version: int, state: Mapping[str, object]) -> None:
         """Write a checkpoint.
 
         Raises:
@@ -50,7 +50,7 @@ class Checkpoints:
             self.last = state["version"]
         return state
 
-    def account(self) -> dict[str, Any]:
+    def account(self) -> dict[str, object]:
         """Return how many checkpoints this process wrote, the last one's bytes and the seconds."""
         return {
             "written": self._written,

@@ -72,7 +72,7 @@ def _sections(spec: Spec) -> list[tuple[str, LinkKeys]]:
     return found + [(f"cluster {one.name}", one) for one in network.clusters]
 
 
-def record(link: Link) -> dict[str, Any]:
+def record(link: Link) -> dict[str, object]:
     """Return a device's link as JSON values, for scripts; rates in bit/s."""
     return {
         "name": link.node,

@@ -1,7 +1,5 @@
 """The output of ``testbed plan`` for an experiment of programs."""
 
-from typing import Any
-
 from testbed.cli import plan_faults, plan_links
 from testbed.device_names import SERVER_NAME
 from testbed.experiment.device_links import AskedLink
@@ -11,7 +9,7 @@ from testbed.planning import background_flows
 from testbed.planning.program_plan import ProgramPlan
 
 
-def as_json(plan: ProgramPlan) -> dict[str, Any]:
+def as_json(plan: ProgramPlan) -> dict[str, object]:
     """Return a run's plan as JSON values, for scripts."""
     return {
         "label": plan.label,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from testbed.drawing import link_labels
 from testbed.number_text import as_milliseconds, as_number, as_rate
@@ -25,7 +24,7 @@ def describe(plan: Plan, most: int = MOST_ROUTES) -> list[str]:
     return lines
 
 
-def records(plan: Plan) -> list[dict[str, Any]]:
+def records(plan: Plan) -> list[dict[str, object]]:
     """Return the routes as JSON values; rates in bit/s, delays in seconds."""
     return [
         {

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -322,7 +322,7 @@ def _print_table(execution: "ExecutionResult") -> None:
     typer.echo(f"report: {execution.report or none}")
 
 
-def _as_json(execution: "ExecutionResult") -> dict[str, Any]:
+def _as_json(execution: "ExecutionResult") -> dict[str, object]:
     return {
         "directory": str(execution.directory),
         "report": execution.report and str(execution.report),

@@ -126,7 +126,7 @@ def home_of(runs: Sequence[RecordedRun]) -> Path:
     return directory if len(runs) < len(siblings) else directory.parent
 
 
-def listed(execution: Execution) -> dict[str, Any]:
+def listed(execution: Execution) -> dict[str, object]:
     """Return an execution and its runs for JSON."""
     return {
         "execution": execution.id,
@@ -136,7 +136,7 @@ def listed(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _shown(run: RecordedRun) -> dict[str, Any]:
+def _shown(run: RecordedRun) -> dict[str, object]:
     return {
         "run": run.id,
         "directory": str(run.directory),
@@ -145,7 +145,7 @@ def _shown(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def shown_whole(run: RecordedRun) -> dict[str, Any]:
+def shown_whole(run: RecordedRun) -> dict[str, object]:
     """Return a run for JSON, with what tables and journals hold: classes, links, devices."""
     tables: dict[str, Sequence[Any]] = {
         "classes": class_rows(run),

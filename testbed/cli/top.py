@@ -12,7 +12,7 @@ import time
 import tty
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -120,7 +120,7 @@ def _as_text(statuses: "Sequence[Status]") -> str:
     return plain_text(table_of(statuses)) if statuses else _NONE
 
 
-def _record(status: "Status") -> dict[str, Any]:
+def _record(status: "Status") -> dict[str, object]:
     values = {
         field.name: getattr(status, field.name)
         for field in dataclasses.fields(status)

@@ -65,7 +65,7 @@ def traffic(
     from testbed.cli.traffic_frames import frames_as_json, show_frames
 
     found = resolve(run, runs)
-    counted: list[tuple[RecordedRun, dict[str, Any]]] = []
+    counted: list[tuple[RecordedRun, dict[str, object]]] = []
     for found_run in found:
         try:
             if frames and not as_json:
@@ -87,7 +87,7 @@ def traffic(
         _show(found_run, counts)
 
 
-def _count(run: "RecordedRun") -> dict[str, Any]:
+def _count(run: "RecordedRun") -> dict[str, object]:
     """Return a run's bytes by direction and device, and the comparison of its ledgers."""
     from testbed.results.reading.journals import NoRunError
     from testbed.runs.ledgers.traffic_account import captured_ledgers, examine

@@ -16,7 +16,7 @@ from testbed.wire.header_fields import as_line
 _LINE = "{time:>12}  {ends:<24}  {kind:<10}  {bytes:>11}  {wire:>11}  {fields}"
 
 
-def frames_as_json(run: RecordedRun) -> dict[str, Any]:
+def frames_as_json(run: RecordedRun) -> dict[str, object]:
     """Return the messages of a run by time, without what their headers do not say.
 
     Raises:
@@ -55,7 +55,7 @@ def show_frames(run: RecordedRun) -> None:
         )
 
 
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+def _rows(table: pa.Table) -> Iterator[dict[str, object]]:
     for batch in table.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
 

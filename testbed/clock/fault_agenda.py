@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.clock.device_conditions import Condition
@@ -60,7 +59,7 @@ class FaultAgenda(Stateful):
         self._actions: dict[int, Strike | StrikeEnd] = {}
         self._came = self._posted = 0
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, object]) -> None:
         """Go on from a state, with the faults that had not come by then."""
         super().restore(state)
         for _ in range(self._came):

@@ -199,7 +199,7 @@ class MeshClock(EventClock[TimedPeer]):
         up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
         return TimedPeer(up, down, role, queue)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         devices = {
             peer: (one.up, one.down, one.role.kept(), one.steps, one.leaving)
             for peer, one in self.devices.items()

@@ -77,7 +77,7 @@ class KeeperBesideArguments(KeeperArguments):
         beside: the fields of ``Beside``.
     """
 
-    beside: Mapping[str, Any]
+    beside: Mapping[str, object]
 
 
 def load(_arguments: object) -> Role[KeeperBesideArguments]:

@@ -27,7 +27,7 @@ something of them comes.
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Protocol
 
 from testbed.engine.events import (
     At,
@@ -124,11 +124,11 @@ class Peer:
         self._silence = Silence(patience)
         self.look = math.inf
 
-    def kept(self) -> dict[str, Any]:
+    def kept(self) -> dict[str, object]:
         """Return what a checkpoint keeps of the role: all but its hands."""
         return {name: value for name, value in vars(self).items() if name != "hands"}
 
-    def go_on(self, kept: Mapping[str, Any]) -> None:
+    def go_on(self, kept: Mapping[str, object]) -> None:
         vars(self).update(kept)
 
     def handle(self, event: ToPeer, now: float = 0.0) -> Iterator[OfPeer]:

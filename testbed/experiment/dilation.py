@@ -103,7 +103,7 @@ def dilated(spec: AnySpec, factor: Fraction, folder: Path) -> Spec:
         options.model_copy(update={"label": label})
         for options, label in zip(longer.algorithms, labels(spec.algorithms), strict=True)
     )
-    changes: dict[str, Any] = {"name": dilated_name(spec, factor), "algorithms": named}
+    changes: dict[str, object] = {"name": dilated_name(spec, factor), "algorithms": named}
     if silence is not None:
         update = {"suspect_after": silence * float(factor)}
         changes["devices"] = longer.devices.model_copy(update=update)

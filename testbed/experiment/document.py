@@ -130,9 +130,9 @@ class _DataBuilder:
         tag = node.tag.replace(_TAG, "!!")
         raise self._error(node, f"the tag {tag} is of no use here: give a plain value")
 
-    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        merged: dict[str, object] = {}
+        own: dict[str, object] = {}
         lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1

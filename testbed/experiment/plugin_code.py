@@ -20,7 +20,7 @@ from testbed.wire import own_encoding
 _Path: TypeAlias = tuple[Any, ...]
 
 
-def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, Any], str]]:
+def _names(contents: Contents) -> Iterator[tuple[_Path, str, Mapping[str, object], str]]:
     """Yield what may be a plug-in: its place, its name, what is built in, and the entry points."""
     yield ("dataset",), contents.dataset.name, FUNCTIONS, choice.ENTRY_POINTS
     yield ("model",), contents.model.name, learning.BUILT_IN, learning.ENTRY_POINTS

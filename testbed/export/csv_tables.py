@@ -64,7 +64,7 @@ class CsvTables:
         new.replace(path)
 
 
-def tables_of(run: ExportedRun) -> dict[str, Any]:
+def tables_of(run: ExportedRun) -> dict[str, object]:
     """Return all tables of a run by their files' names; a number that is not finite is null."""
     import pyarrow as pa
 
@@ -100,7 +100,7 @@ def write_table(table: Any, path: Path) -> None:
     csv.write_csv(table, path, csv.WriteOptions(quoting_style="needed"))
 
 
-def _read(path: Path, types: dict[str, Any]) -> Any:
+def _read(path: Path, types: dict[str, object]) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 

@@ -141,7 +141,7 @@ class Totals:
 
 def loss_named(
     name: str | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     measure: Measure | None,
     inputs: Inputs,
 ) -> Loss:
@@ -163,7 +163,7 @@ def loss_named(
     return Loss(chosen, function_named(chosen, options), measure)
 
 
-def function_named(name: str, options: Mapping[str, Any]) -> Function:
+def function_named(name: str, options: Mapping[str, object]) -> Function:
     """Return a loss or a measure, with its options.
 
     Raises:

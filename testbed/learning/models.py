@@ -93,7 +93,7 @@ class Model:
         return self.name
 
 
-def model_named(name: str, options: Mapping[str, Any] | None = None) -> Model:
+def model_named(name: str, options: Mapping[str, object] | None = None) -> Model:
     """Return the model of a name.
 
     Args:

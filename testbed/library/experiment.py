@@ -49,7 +49,7 @@ class Experiment:
         """
         return cls._of(text, Path("experiment"), ())
 
-    def with_(self, values: Mapping[str, Any] | None = None, /, **keywords: Any) -> "Experiment":
+    def with_(self, values: Mapping[str, object] | None = None, /, **keywords: Any) -> "Experiment":
         """Return the experiment with other values; this one stays as it is.
 
         Args:

@@ -127,7 +127,7 @@ def sweep(
     experiment: Experiment | str | Path,
     keys: Mapping[str, Sequence[Any]] | None = None,
     *,
-    exclude: Sequence[Mapping[str, Any]] | None = None,
+    exclude: Sequence[Mapping[str, object]] | None = None,
     out: str | Path = "runs",
     at_once: int | None = None,
     ray: str | None = None,
@@ -188,7 +188,7 @@ def sweep(
 def _loaded(
     experiment: Experiment | str | Path,
     keys: Mapping[str, Sequence[Any]],
-    exclude: Sequence[Mapping[str, Any]] | None,
+    exclude: Sequence[Mapping[str, object]] | None,
 ) -> "Sweep[Spec]":
     given = {**keys, **({} if exclude is None else {"exclude": exclude})}
     overrides = [

@@ -11,7 +11,6 @@ Whoever can send in the name of one of these hosts is not kept out: that is for 
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.expressions import genex, ipv4addr, verdict
@@ -77,20 +76,20 @@ def _ranges(first: int, links: int) -> Iterator[tuple[int, int]]:
         yield 0, last % MOST_NETWORKS
 
 
-def _read(where: tuple[int, int, int]) -> dict[str, Any]:
+def _read(where: tuple[int, int, int]) -> dict[str, object]:
     base, offset, length = where
-    read: dict[str, Any] = genex(
+    read: dict[str, object] = genex(
         "payload", {"dreg": 1, "base": base, "offset": offset, "len": length}
     )
     return read
 
 
-def _compared(where: tuple[int, int, int], value: bytes) -> Sequence[dict[str, Any]]:
+def _compared(where: tuple[int, int, int], value: bytes) -> Sequence[dict[str, object]]:
     equal = {"sreg": 1, "op": 0, "data": {"attrs": [("NFTA_DATA_VALUE", value)]}}
     return _read(where), genex("cmp", equal)
 
 
-def _between(first: int, last: int) -> Sequence[dict[str, Any]]:
+def _between(first: int, last: int) -> Sequence[dict[str, object]]:
     ends = {"from_data": first << 8, "to_data": last << 8 | 0xFF}
     values = {
         name: {"attrs": [("NFTA_DATA_VALUE", struct.pack(">I", end))]} for name, end in ends.items()

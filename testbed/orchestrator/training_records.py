@@ -151,7 +151,7 @@ class TrainingRecords(RunNotes[Progress]):
         self.training_over = self.finished = False
         self._virtual = plan.spec.clock == "virtual"
         self.last_loss: str | None = None
-        self.peers: Mapping[str, dict[str, Any]] = {}
+        self.peers: Mapping[str, dict[str, object]] = {}
         nothing = None if plan.served else asdict(PeersReceived(0, 0))
         self.ingress_of_peers: Mapping[str, int] | None = nothing
         self.used: list[DeviceUtilisation] = []

@@ -117,7 +117,7 @@ def _of_topohub(key: str) -> Described:
             "network.graph.topohub: the package topohub is not installed: `pip install topohub`"
         ) from error
     try:
-        found: Mapping[str, Any] = topohub.get(key)
+        found: Mapping[str, object] = topohub.get(key)
     except (KeyError, OSError, ValueError) as error:
         raise SpecError(
             f"network.graph.topohub: there is no topology '{key}' in the package topohub; an example "

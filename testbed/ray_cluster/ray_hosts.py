@@ -149,7 +149,7 @@ def _drive(named: str, address: str, secret: str, files: Sequence[tuple[Path, st
         ray.shutdown()
 
 
-def _nodes(ray: Any, named: str) -> tuple[str, dict[str, Any]]:
+def _nodes(ray: Any, named: str) -> tuple[str, dict[str, object]]:
     """Return this host's address, and the other hosts' nodes by their addresses.
 
     Raises:

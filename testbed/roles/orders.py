@@ -137,7 +137,7 @@ class OrderChannel:
         """Send the clock a report, an instance of one of its dataclasses. For the device's end."""
         self._socket.send(json.dumps(codec.encode(message)[0]).encode(), _QUIETLY)
 
-    def hear(self) -> dict[str, Any]:
+    def hear(self) -> dict[str, object]:
         """Wait for the device's next report, and return it. For the clock's end.
 
         Raises:
@@ -146,7 +146,7 @@ class OrderChannel:
         data = self._socket.recv(_LONGEST)
         if not data:
             raise ConnectionResetError("the device is gone")
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, object] = json.loads(data)
         return fields
 
     def close(self) -> None:

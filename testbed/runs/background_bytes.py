@@ -1,7 +1,6 @@
 """The bytes that each background flow of a run has sent, and those of them that have arrived."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from testbed.network.background import BackgroundFlow
 
@@ -41,7 +40,7 @@ class BackgroundBytes:
                 found[flow.sender] = found.get(flow.sender, 0) + (size or 0)
         return found
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the entry of ``summary.json``; nothing without flows."""
         if not self._flows:
             return {}

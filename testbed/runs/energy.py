@@ -80,7 +80,7 @@ def used(rows: Sequence[DeviceUtilisation], time: float) -> EnergyUsed:
     return EnergyUsed(time, sum(one.joules for one in rows if one.joules is not None))
 
 
-def summary(rows: Sequence[DeviceUtilisation]) -> dict[str, Any]:
+def summary(rows: Sequence[DeviceUtilisation]) -> dict[str, object]:
     """Return the summary's entry; empty if the power of no device is known."""
     metered = [one for one in rows if one.idle_watts is not None]
     known = [one.joules for one in metered if one.joules is not None]

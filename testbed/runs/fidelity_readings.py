@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +102,7 @@ class LinkSamples:
 
 def of_programs(
     plan: AnyPlan, host: HostShares, over_links: Mapping[Direction, LinkCounts]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the section of a run of programs, whose waiting and connections are their own."""
     drops = sum(with_unasked_drops(plan, over_links).values())
     links = BusyLinks(unasked_drops=drops) if drops else None
@@ -139,7 +138,7 @@ class TrainingFidelity:
 
     def section(
         self, wake_ups: Iterable[WakeUps], over_links: Mapping[Direction, LinkCounts]
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the summary's section.
 
         Args:

@@ -1,7 +1,6 @@
 """The evaluations that a run leaves out because the queue to the evaluator is full or unreadable."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 MOST = 20
 """The most versions, or ranges of versions, that a text names."""
@@ -51,7 +50,7 @@ class LeftOutEvaluations:
             + (f" ({self._reason})" if self._reason else "")
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the entry of ``summary.json``; empty if no evaluation was left out."""
         if not self._versions:
             return {}

@@ -181,7 +181,7 @@ def _devices(plan: Plan) -> Iterable[_Device]:
 _NONE = (Shape(), Shape())
 
 
-def summary(found: Sequence[DeviceUtilisation], clock: str) -> dict[str, Any]:
+def summary(found: Sequence[DeviceUtilisation], clock: str) -> dict[str, object]:
     """Return the summary's entry: the mean, least and greatest share of each part, and what is missing.
 
     Args:

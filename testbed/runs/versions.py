@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -43,7 +42,7 @@ def commit() -> str | None:
     return described.stdout.strip() or None
 
 
-def host() -> dict[str, Any]:
+def host() -> dict[str, object]:
     """Describe this machine: name, kernel, processors, memory in bytes."""
     model = next(
         (

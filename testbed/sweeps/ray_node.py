@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from testbed.code_digest import package_digest
 from testbed.ray_cluster.directory_transfer import packed, with_paths
@@ -39,7 +38,7 @@ def run_there(
         return result, packed(directory) if directory.is_dir() else None
 
 
-def described() -> dict[str, Any]:
+def described() -> dict[str, object]:
     """Return the processor of this node, the versions of its libraries, and the digest of its code."""
     return {"cpu": host()["cpu"], "versions": versions(), "code": package_digest()}
 

@@ -111,7 +111,7 @@ def _type(values: Sequence[Any]) -> Any:
     return pa.float64() if kinds <= {int, float} else pa.string()
 
 
-def _record(row: SweepRow, keys: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def _record(row: SweepRow, keys: Mapping[str, Sequence[Any]]) -> dict[str, object]:
     import pyarrow as pa
 
     summary, ingress, score = row.run.summary, row.run.summary.ingress, row.run.score

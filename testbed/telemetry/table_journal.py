@@ -7,7 +7,6 @@ streams anew with the rows that it keeps.
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +62,7 @@ class Journal:
         self._begin_with(rows)
         return rows
 
-    def append(self, columns: Mapping[str, Any]) -> None:
+    def append(self, columns: Mapping[str, object]) -> None:
         """Append rows given by columns; they are in the file when this returns.
 
         Raises:

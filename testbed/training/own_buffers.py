@@ -31,7 +31,7 @@ class KeptBuffers:
         """Keep what the last computation has left: its gradient is selected from."""
         self._kept = self._left
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> Mapping[str, object]:
         """Return what a checkpoint keeps: nothing if there are none."""
         state = {} if self._kept is None else {"buffers": list(self._kept)}
         if self._left is not None and self._left is not self._kept:

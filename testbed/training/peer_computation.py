@@ -89,7 +89,7 @@ class PeerComputation:
         self._checkpoints = checkpoints
         self._steps = 0
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         batches = None if self._batches is None else self._batches.position
         own = {"batches": batches, "base": self._base, "steps": self._steps}
         return {"half": self.half.state(), **own, **self._buffers.state()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from testbed.checkpoints.stateful import Stateful
 from testbed.durations import DeviceDurations, Durations
@@ -100,7 +100,7 @@ class Busy(Stateful):
         self._asked[device] = computations + 1, computed + gradients
         return self._own[device].draw(now, gradients)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, object]) -> None:
         """Repeat the draws of an earlier object."""
         super().restore(state)
         # Computing and waiting have streams of their own, and the draws do not depend on the time.

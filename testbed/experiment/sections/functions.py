@@ -23,7 +23,7 @@ class FunctionSection(Section):
     """
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The arguments of the function, as plain data."""
         own, general = type(self).model_fields, _general(type(self)).model_fields
         return {key: getattr(self, key) for key in own if key not in general}
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=FunctionSection)
 
 
 def own_section(
-    name: str, base: type[S], built_in: Mapping[str, Any], group: str, *, given: int, what: str
+    name: str, base: type[S], built_in: Mapping[str, object], group: str, *, given: int, what: str
 ) -> type[S] | None:
     """Return the section of a function of one's own; None if the name is none of a plug-in.
 

@@ -77,7 +77,7 @@ def _with_own_memory(data: Any) -> Any:
     return {**data, "memory": profile.memory.value}
 
 
-def _named(data: Any, key: str, known: Mapping[str, Any]) -> Any:
+def _named(data: Any, key: str, known: Mapping[str, object]) -> Any:
     """Return the profile that a section names; None if it names none, or none that there is."""
     name = data.get(key) if isinstance(data, Mapping) else None
     return known.get(name) if isinstance(name, str) else None

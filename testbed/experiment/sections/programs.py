@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -74,7 +74,7 @@ Existing: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(existin
 """A path, relative to the experiment file's folder, of something that is there."""
 Pattern: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_pattern)]
 """A regular expression, searched for in each line."""
-_TEXTS: dict[str, Any] = {
+_TEXTS: dict[str, object] = {
     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
 }
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_TEXTS)]
@@ -271,8 +271,8 @@ class MeasuredSpec(Section):
         return self
 
     @model_serializer(mode="wrap")
-    def _by_alias(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
+    def _by_alias(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        data: dict[str, object] = handler(self)
         data = {"from": data.pop("from_", data.pop("from", None)), **data}
         fields = type(self).model_fields
         return {

@@ -30,7 +30,7 @@ class SparseSection(Section):
         return ()
 
     @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         fields, written = type(self).model_fields, self._written()
         return {
             key: value

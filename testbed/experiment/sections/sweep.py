@@ -29,7 +29,7 @@ class SweepSpec(BaseModel):
         ],
     ]
 
-    exclude: Annotated[tuple[dict[str, Any], ...], BeforeValidator(as_tuple)] = Field(
+    exclude: Annotated[tuple[dict[str, object], ...], BeforeValidator(as_tuple)] = Field(
         default=(),
         description="Combinations that are not run: each a mapping of swept keys to a value, or to a "
         "list of values, which all have to match. Default: none.",

@@ -112,8 +112,8 @@ class DurationSpec(Section):
         return value
 
     @model_serializer(mode="wrap")
-    def _lists_last(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
+    def _lists_last(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        data: dict[str, object] = handler(self)
         lists = {key: data.pop(key) for key in ("classes", "changes")}
         return data | {key: value for key, value in lists.items() if value}
 

@@ -53,8 +53,8 @@ class _FlowKeys(Section):
     )
 
     @model_serializer(mode="wrap")
-    def _by_alias(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = handler(self)
+    def _by_alias(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        data: dict[str, object] = handler(self)
         law = {"law": data.pop("law")} if "law" in data else {}
         names = {"from": data.pop("from_"), "to": data.pop("to")}
         return {**names, **law, **data}

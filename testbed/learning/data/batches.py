@@ -122,9 +122,9 @@ class Batches:
             draw.moves = self._augmentation.draw(len(draw.images), moves)
 
     @property
-    def position(self) -> Mapping[str, Any]:
+    def position(self) -> Mapping[str, object]:
         """The state of the random streams, in plain values."""
-        of_images: Mapping[str, Any] = self._generator.bit_generator.state
+        of_images: Mapping[str, object] = self._generator.bit_generator.state
         others = {purpose: own.bit_generator.state for purpose, own in self._streams.items()}
         return {**of_images, **others} if others else of_images
 

@@ -79,7 +79,7 @@ def as_json(charts: Mapping[str, Chart], curves: Sequence[Curve], reached: Reach
     return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, Any]:
+def _step(point: Point, runs: int, pool: "_Pool") -> dict[str, object]:
     """Return where a goal is reached: the numbers that place a star, and the table's cells."""
     sizes = {measure: getattr(point, f"{measure}_bytes") for measure in MEASURES}
     numbers = {"reached": point.reached, "value": point.value} | sizes

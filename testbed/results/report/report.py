@@ -169,7 +169,7 @@ def _with_code(sentence: str) -> str:
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
-def _details(name: str, run: RecordedRun) -> dict[str, Any]:
+def _details(name: str, run: RecordedRun) -> dict[str, object]:
     """Return the template's values for one run, other than those of the table."""
     from markupsafe import Markup
 

@@ -240,7 +240,7 @@ def reaching(
     return Reaching(tuple(rows), base.name, base.quality, goal, measure)
 
 
-def records(table: Reaching) -> dict[str, Any]:
+def records(table: Reaching) -> dict[str, object]:
     """Return the table for ``json.dumps``: exact numbers, null for unknown values.
 
     The goal, and the values of the rows, are called by the quality's name: ``accuracy``,

@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from testbed.results.reading.run_files import State
 from testbed.untrusted_text import printable
@@ -68,7 +68,7 @@ def plain_text(table: Printed) -> str:
 
 
 def write_csv(
-    path: Path, records: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()
+    path: Path, records: Iterable[Mapping[str, object]], columns: Sequence[str] = ()
 ) -> None:
     """Write a line for each record; an unknown value is an empty field.
 

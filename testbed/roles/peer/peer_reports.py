@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 from testbed.channel import ReceivedMessage
 from testbed.messages.codec import MessageCodec
@@ -77,7 +77,7 @@ FromPeer: TypeAlias = (
 _CODEC: MessageCodec[FromPeer] = MessageCodec(get_args(FromPeer))
 
 
-def decoded(fields: dict[str, Any]) -> FromPeer:
+def decoded(fields: dict[str, object]) -> FromPeer:
     """Return a report as it was made.
 
     Raises:

@@ -85,7 +85,7 @@ class DrivenAggregator(DrivenServer):
 
     # -- checkpoints
 
-    def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
+    def _more_state(self, request: clock_requests.Save) -> dict[str, object]:
         unread = self._upwards.unread(request.unread)
         return {"unread": [[np.frombuffer(one, np.uint8) for one in those] for those in unread]}
 

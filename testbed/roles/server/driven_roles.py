@@ -107,7 +107,7 @@ class DrivenRoles:
         self,
         needed: Callable[[int], Sequence[tuple[int, Sequence[int] | None]]],
         unread: Mapping[int, Sequence[int]],
-    ) -> tuple[list[int], dict[str, Any]]:
+    ) -> tuple[list[int], dict[str, object]]:
         """Return the workers and aggregators that are connected everywhere, and the roles' state.
 
         Args:

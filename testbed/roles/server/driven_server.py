@@ -243,7 +243,7 @@ class DrivenServer:
         }
         return replace(self.outcome(there), raw=state_as_bytes(state, STORED))
 
-    def _more_state(self, request: clock_requests.Save) -> dict[str, Any]:
+    def _more_state(self, request: clock_requests.Save) -> dict[str, object]:
         """Return what an aggregator has in its state in addition."""
         return {}
 
@@ -264,7 +264,7 @@ class DrivenServer:
         self._connections.listen()
         self._connections.evaluator.restore(state["evaluations"])
 
-    def _restore_more(self, state: Mapping[str, Any]) -> None:
+    def _restore_more(self, state: Mapping[str, object]) -> None:
         """Restore what ``_more_state`` has returned."""
 
     def _call(self) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, AllowInfNan, GetPydanticSchema, NonNegativeInt
 
@@ -37,17 +37,19 @@ class _Counter:
     bytes: NonNegativeInt
 
 
-def _has(kind: Callable[[dict[str, Any]], type]) -> GetPydanticSchema:
+def _has(kind: Callable[[dict[str, object]], type]) -> GetPydanticSchema:
     """Return what lets pydantic read a mapping as it is, if it has the fields of a dataclass.
 
     Before Python 3.12 pydantic reads no TypedDict of ``typing``; after, it would drop keys.
     """
 
-    def check(mapping: dict[str, Any]) -> dict[str, Any]:
+    def check(mapping: dict[str, object]) -> dict[str, object]:
         of_plain(kind(mapping), mapping)
         return mapping
 
-    return GetPydanticSchema(lambda _, read: read(Annotated[dict[str, Any], AfterValidator(check)]))
+    return GetPydanticSchema(
+        lambda _, read: read(Annotated[dict[str, object], AfterValidator(check)])
+    )
 
 
 _CAPTURE = _has(lambda report: CaptureResult if "records" in report else _Failed)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa
         ["ingress" if to == server else "egress" for _, to in found.pairs], np.str_
     )
     rows, flows = found.seconds, found.flows
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "second": (rows["second"] - int(began)).astype(np.int32),
         "device": device[rows["pair"]],
         "direction": direction[rows["pair"]],
@@ -116,7 +116,7 @@ class PortKey(NamedTuple):
     program: str
 
 
-def by_port(found: Account, ledgers: Ledgers) -> list[dict[str, Any]]:
+def by_port(found: Account, ledgers: Ledgers) -> list[dict[str, object]]:
     """Return a row for each direction, device and port, the busiest first."""
     sums: defaultdict[PortKey, Counter[str]] = defaultdict(Counter)
     for place, sizes in _flows(found, ledgers):

@@ -30,7 +30,7 @@ _SUMMED = ("records", "dropped", "left_out", "bytes")
 
 def settle(
     each: Sequence[Ledgers], directory: Path, gaps: FrameGaps | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Account for a run's traffic and compare its ledgers.
 
     Args:
@@ -43,7 +43,7 @@ def settle(
         null if there was nothing to compare; ``differences``: where ledgers disagree. With several
         servers the totals are sums, and ``servers`` has these entries of each.
     """
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     tables: list[tuple[pa.Table, pa.Table]] = []
     for ledgers in each:
         ledgers.save(directory)
@@ -101,7 +101,7 @@ def _together(each: Sequence[Ledgers], entries: Sequence[dict[str, Any]]) -> dic
     }
 
 
-def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
+def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, object]:
     """Do as ``settle`` without writing anything, and add up each device's traffic.
 
     Returns:
@@ -112,10 +112,10 @@ def examine(each: Sequence[Ledgers], directory: Path) -> dict[str, Any]:
     Raises:
         TrafficError: a capture cannot be read.
     """
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     damage: list[str] = []
     tables: list[pa.Table] = []
-    ports: list[dict[str, Any]] = []
+    ports: list[dict[str, object]] = []
     for ledgers in each:
         found = account(capture_files(directory, ledgers.of), ledgers.ports_apart)
         if ledgers.ports or ledgers.sockets is not None:
@@ -163,7 +163,7 @@ def capture_files(directory: Path, of: str | None) -> list[Path]:
     return list(itertools.takewhile(Path.exists, itertools.chain([first], names)))
 
 
-def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, Any]:
+def _compared(found: Account, ledgers: Ledgers, directory: Path) -> dict[str, object]:
     capture = ledgers.capture or {"error": "the run has not come to its end"}
     if "records" not in capture:  # it could not report its totals: those of its files
         files = capture_files(directory, ledgers.of)
