@@ -1,12 +1,12 @@
 """Copies of vectors by key; each is kept for as long as it has a holder."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.stateful import State, Stateful
 
 Vector = TypeVar("Vector", bound=npt.NDArray[Any])
 
@@ -30,7 +30,7 @@ class CountedCopies(Stateful, Generic[Vector]):
         self._spare: list[Vector] = []
         self._empty = empty
 
-    def restore(self, state: Mapping[str, object]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state; its vectors are copied."""
         super().restore(state)
         self._copies = {key: self._copy(vector) for key, vector in self._copies.items()}

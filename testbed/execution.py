@@ -27,7 +27,7 @@ from testbed.orchestrator.programs.program_run import ProgramRun
 from testbed.planning.plans import AnyPlan, plans_of
 from testbed.planning.program_plan import ProgramPlan
 from testbed.roles.server import restart as coming_back
-from testbed.run_endings import worst
+from testbed.run_endings import SummaryContent, worst
 from testbed.runs.ending import LateSignalError, incomplete, signals
 from testbed.runs.planned_run import PlannedRun
 from testbed.runs.resuming import RunJob, clear, prepare
@@ -49,7 +49,7 @@ class ExecutionResult:
     """
 
     directory: Path
-    summaries: tuple[dict[str, Any], ...]
+    summaries: tuple[SummaryContent, ...]
     report: Path | None
 
 
@@ -133,7 +133,7 @@ def _carry_out(
     *,
     hosts: "HostsFile | None" = None,
 ) -> list[dict[str, Any]]:
-    summaries: list[dict[str, Any]] = []
+    summaries: list[SummaryContent] = []
     for number, job in enumerate(jobs, 1):
         start = began if began is not None and number == 1 else time.monotonic()
         metrics: LiveRun | LivePrograms | None = None
@@ -220,7 +220,7 @@ def _interrupted_after(
 
 
 def _execution(
-    directory: Path, summaries: Sequence[dict[str, Any]], report: bool
+    directory: Path, summaries: Sequence[SummaryContent], report: bool
 ) -> ExecutionResult:
     """Return the results of runs that have ended, with their report if one is wanted."""
     if not report:

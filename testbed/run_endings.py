@@ -61,6 +61,13 @@ STATES: Mapping[Ended, EndState] = MappingProxyType(
 """By the word, the best end first."""
 
 
+SummaryContent: TypeAlias = dict[str, Any]
+"""The content of a run's ``summary.json``, whose keys docs/running.md lists.
+
+Each part is added by what measures it; which parts there are depends on the run.
+"""
+
+
 def is_complete(ended: str) -> bool:
     """Return True if a run that has ended so, or is ``running``, has made all its updates."""
     return ended in STATES and STATES[ended].complete  # type: ignore[index]
@@ -71,7 +78,7 @@ def is_kept(ended: str) -> bool:
     return ended in STATES and STATES[ended].kept  # type: ignore[index]
 
 
-def worst(summaries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def worst(summaries: Iterable[SummaryContent]) -> SummaryContent | None:
     """Return the first of the summaries with the worst end; None if all runs are ``completed``."""
     order = list(STATES)
     found = max(summaries, key=lambda one: order.index(one["ended"]), default=None)

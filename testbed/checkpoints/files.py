@@ -7,11 +7,12 @@ two intact files the newer version counts. The second checkpoint of a version em
 
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Self
 
 from testbed.checkpoints.records import Record, content_at, number_at, number_of, state_of_bytes
+from testbed.checkpoints.stateful import State
 from testbed.untrusted_text import open_file
 
 NAMES = ("even", "odd")
@@ -64,7 +65,7 @@ class CheckpointFiles:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, version: int, state: Mapping[str, Any]) -> int:
+    def write(self, version: int, state: State) -> int:
         """Store a state in place of the older checkpoint; return the file's size in bytes.
 
         Raises:
@@ -82,7 +83,7 @@ class CheckpointFiles:
         self._version = version
         return record.size
 
-    def newest(self, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True) -> Any:
+    def newest(self, fits: Callable[[State], bool] = lambda _: True) -> Any:
         """Return the newest intact state that fits, or None; the other file is written next."""
         found = []
         for number, descriptor in enumerate(self.descriptors):

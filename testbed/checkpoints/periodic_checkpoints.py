@@ -1,10 +1,10 @@
 """The checkpoints of a run: when they are due, and what they cost."""
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from testbed.checkpoints.files import CheckpointFiles
+from testbed.checkpoints.stateful import State
 
 
 class Checkpoints:
@@ -31,7 +31,7 @@ class Checkpoints:
         """Return True if a checkpoint is to be written now that the run is at ``version``."""
         return version // self._every > self.last // self._every
 
-    def write(self, version: int, state: Mapping[str, object]) -> None:
+    def write(self, version: int, state: State) -> None:
         """Write a checkpoint.
 
         Raises:

@@ -10,12 +10,13 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from testbed.checkpoints.state_encoding import Array, decode, dtype_of, encode
+from testbed.checkpoints.stateful import State
 
 MAGIC = b"testbed checkpoint 1\n"
 _FIXED = struct.Struct("<IQ")
@@ -30,7 +31,7 @@ class Record:
         size: its bytes in a file.
     """
 
-    def __init__(self, number: int, state: Mapping[str, Any], types: Collection[type]) -> None:
+    def __init__(self, number: int, state: State, types: Collection[type]) -> None:
         """Encode a state, whose arrays are not copied.
 
         Raises:
@@ -75,7 +76,7 @@ def size_of(content: bytes | bytearray) -> int:
     return _HEAD + len(content)
 
 
-def state_as_bytes(state: Mapping[str, Any], types: Collection[type]) -> bytes:
+def state_as_bytes(state: State, types: Collection[type]) -> bytes:
     """Return a state as bytes, to send it to another process.
 
     Raises:
@@ -98,9 +99,7 @@ def state_of_bytes(content: bytes | bytearray, types: Collection[type]) -> Any:
         raise ValueError("it holds no state: it is nested too deeply, or too large") from None
 
 
-def _parts(
-    number: int, state: Mapping[str, Any], types: Collection[type]
-) -> list[bytes | memoryview]:
+def _parts(number: int, state: State, types: Collection[type]) -> list[bytes | memoryview]:
     """Return what a checksum covers, in pieces that share the arrays' memory."""
     tree, arrays = encode(dict(state), types)
     arrays = [np.ascontiguousarray(array) for array in arrays]

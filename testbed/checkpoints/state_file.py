@@ -7,10 +7,11 @@ of one number, of which one was to stay no longer: they must be equal.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from testbed.checkpoints.records import Record, content_at, number_of, size_of, state_of_bytes
+from testbed.checkpoints.stateful import State
 
 PAGE = 4096
 
@@ -56,7 +57,7 @@ class StateFile:
         """Return the state with the highest number; None if there is none."""
         return self.read(max(self._places)) if self._places else None
 
-    def add(self, state: Mapping[str, Any]) -> None:
+    def add(self, state: State) -> None:
         """Write a state as the newest, over all but the newest one before.
 
         Raises:
@@ -65,7 +66,7 @@ class StateFile:
         last = max(self._places, default=0)
         self.write(last + 1, state, lambda number: number == last)
 
-    def write(self, number: int, state: Mapping[str, Any], needed: Callable[[int], bool]) -> None:
+    def write(self, number: int, state: State, needed: Callable[[int], bool]) -> None:
         """Write a state over those that are not needed.
 
         Args:

@@ -4,10 +4,15 @@ An attribute that is added to a class is in its checkpoints without further code
 forgotten. If it cannot be stored, the first checkpoint fails and names it.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
+
+State: TypeAlias = dict[str, Any]
+"""What an object remembers, by attribute: plain values, arrays and objects of stored classes.
+
+What type each has only the class knows that saves and restores it.
+"""
 
 
 class Stateful:
@@ -16,7 +21,7 @@ class Stateful:
     not_saved: ClassVar[frozenset[str]] = frozenset()
     """Attributes of this class that a new object has as they should be, so that no checkpoint does."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the state, by attribute; what is itself stateful, or a list of such, as its state.
 
         The state shares the object's memory: store it before the object changes.
@@ -26,7 +31,7 @@ class Stateful:
             name: _state_of(value) for name, value in vars(self).items() if name not in not_saved
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Become as the object was that the state was taken from; the state's values are taken over.
 
         Arrays are filled in place, as other objects may use the same memory.

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.stateful import State, Stateful
 from testbed.clock.device_conditions import Condition
 from testbed.clock.event_queue import FAULT, EventQueue
 from testbed.faults.fault import Fault
@@ -59,7 +59,7 @@ class FaultAgenda(Stateful):
         self._actions: dict[int, Strike | StrikeEnd] = {}
         self._came = self._posted = 0
 
-    def restore(self, state: Mapping[str, object]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state, with the faults that had not come by then."""
         super().restore(state)
         for _ in range(self._came):

@@ -8,10 +8,11 @@ which it waits for those before it.
 
 import math
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from testbed.checkpoints.stateful import State
 from testbed.clock.background import Background, background
 from testbed.clock.conversations import PeerConversations
 from testbed.clock.device_conditions import DeviceConditions
@@ -199,14 +200,14 @@ class MeshClock(EventClock[TimedPeer]):
         up.marks = [] if queue == math.inf else [0.0] * (int(queue) + 1)
         return TimedPeer(up, down, role, queue)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> State:
         devices = {
             peer: (one.up, one.down, one.role.kept(), one.steps, one.leaving)
             for peer, one in self.devices.items()
         }
         return super().state() | {_DEVICES: devices}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state; the stage has the hands of the peers that are there in it."""
         own = dict(state)
         devices = own.pop(_DEVICES)

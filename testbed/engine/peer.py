@@ -25,10 +25,11 @@ something of them comes.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
+from testbed.checkpoints.stateful import State
 from testbed.engine.events import (
     At,
     Began,
@@ -124,11 +125,11 @@ class Peer:
         self._silence = Silence(patience)
         self.look = math.inf
 
-    def kept(self) -> dict[str, object]:
+    def kept(self) -> State:
         """Return what a checkpoint keeps of the role: all but its hands."""
         return {name: value for name, value in vars(self).items() if name != "hands"}
 
-    def go_on(self, kept: Mapping[str, object]) -> None:
+    def go_on(self, kept: State) -> None:
         vars(self).update(kept)
 
     def handle(self, event: ToPeer, now: float = 0.0) -> Iterator[OfPeer]:

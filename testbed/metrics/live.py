@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +38,7 @@ from testbed.metrics.initial import of_plan
 from testbed.metrics.state import RunState
 from testbed.metrics.uplinks import UplinkMeter
 from testbed.planning.plan import Plan
+from testbed.run_endings import SummaryContent
 from testbed.runs.watching import Progress
 from testbed.telemetry.entries import RunEntry, Updates
 from testbed.telemetry.state_board import (
@@ -188,7 +188,7 @@ class LiveRun:
             self._take_virtual_time(now)
             self._state.raise_to_ledger(ledger)
 
-    def ended(self, summary: Mapping[str, Any]) -> None:
+    def ended(self, summary: SummaryContent) -> None:
         """Take the final values of a run that is over, and close its board."""
         with self.lock:
             state = self.read()

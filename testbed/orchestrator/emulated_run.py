@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from testbed.channel import InvalidMessageError
 from testbed.device_names import HOME_HOST
@@ -37,7 +37,7 @@ from testbed.planning import node_plan
 from testbed.planning.halves import workers_remember
 from testbed.planning.plan import Plan
 from testbed.roles.arguments import RunArguments, SharedArguments
-from testbed.run_endings import Ended
+from testbed.run_endings import Ended, SummaryContent
 from testbed.runs.ending import EndError, explain
 from testbed.runs.left_out_evaluations import ranges
 from testbed.runs.planned_run import PlannedRun
@@ -68,7 +68,7 @@ class EmulatedRun:
         )
         self._stopping = False
 
-    def execute(self, wake_up: int) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> SummaryContent:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Args:

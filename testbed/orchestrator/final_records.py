@@ -10,7 +10,7 @@ from testbed.orchestrator.checkpoint_store import CheckpointStores
 from testbed.orchestrator.evaluations import Evaluations
 from testbed.orchestrator.training_records import TrainingRecords
 from testbed.planning.plan import Plan
-from testbed.run_endings import is_complete
+from testbed.run_endings import SummaryContent, is_complete
 from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, utilisation
 from testbed.runs.ending import explain
@@ -118,7 +118,7 @@ def _of_aggregators(
     return found
 
 
-def _settle(records: TrainingRecords) -> dict[str, Any]:
+def _settle(records: TrainingRecords) -> SummaryContent:
     """Account for the traffic; an error in this must not cost the run its summary."""
     ledgers, log = records.ledgers, records.log
     try:

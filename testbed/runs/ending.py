@@ -4,12 +4,11 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from testbed.errors import InterruptedRunError, RunError
-from testbed.run_endings import STATES, Ended
+from testbed.run_endings import STATES, Ended, SummaryContent
 from testbed.signal_handlers import STOPPING, handled
 
 
@@ -38,7 +37,7 @@ def stopped_by(number: int) -> EndError:
     return EndError("interrupted", f"{_STOPPED}{signal.Signals(number).name}")
 
 
-def incomplete(summary: Mapping[str, Any], more: str = "") -> RunError:
+def incomplete(summary: SummaryContent, more: str = "") -> RunError:
     """Return the error to raise for a run that is not ``completed``, from its summary."""
     ended, reason = summary["ended"], str(summary["reason"])
     text = f"{summary['algorithm']} {ended}: {reason}{more}"

@@ -23,6 +23,7 @@ from testbed.checkpoints.checkpoint_marks import NAME as MARKS
 from testbed.checkpoints.checkpoint_marks import Mark, Marks, latest
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.state_file import StateFile
+from testbed.checkpoints.stateful import State
 from testbed.code_digest import package_digest
 from testbed.device_names import server_place, worker_name
 from testbed.errors import SpecError
@@ -61,7 +62,7 @@ class Resumption:
     """
 
     kept: Kept
-    state: Mapping[str, Any] | None
+    state: State | None
     marks: Sequence[Mark]
     files: Sequence[CheckpointFiles]
     host_seconds: float
@@ -343,13 +344,13 @@ def _before(marks: Sequence[Mark], updates: pa.Table) -> pa.Array:
 
 def _of_servers(
     run: RecordedRun, files: Sequence[CheckpointFiles], there: Mapping[str, int], diagnosed: float
-) -> tuple[Mapping[str, Any] | None, list[Mark]]:
+) -> tuple[State | None, list[Mark]]:
     """Return the (first) server's checkpoint and each server's mark; nothing if any has none.
 
     Each of several servers goes on from its own last checkpoint. They are in step only as far as their
     workers keep them there: there may be no version of which all have one, and their ledgers are apart.
     """
-    states: list[Mapping[str, Any]] = []
+    states: list[State] = []
     marks: list[Mark] = []
     for one, folder in zip(files, _existing(run.directory / FOLDER), strict=True):
         # The diagnostics on record are the first server's.
@@ -362,7 +363,7 @@ def _of_servers(
     return states[0], marks
 
 
-def _is_remembered(folder: Path, state: Mapping[str, Any]) -> bool:
+def _is_remembered(folder: Path, state: State) -> bool:
     """Return True if what workers remembered at a checkpoint is intact, in their files.
 
     The files of workers on other hosts are there.
@@ -394,15 +395,15 @@ def _emulated(
     marks: Marks,
     there: Mapping[str, int],
     diagnosed: float,
-    remembered: Callable[[Mapping[str, Any]], bool],
-) -> tuple[Mapping[str, Any] | None, Mark | None]:
+    remembered: Callable[[State], bool],
+) -> tuple[State | None, Mark | None]:
     """Return the newest checkpoint of an emulation that has a mark, and the mark.
 
     Args:
         remembered: returns True if what workers remembered at a checkpoint is there.
     """
 
-    def fits(state: Mapping[str, Any]) -> bool:
+    def fits(state: State) -> bool:
         mark = marks.of(state["version"])
         return (
             mark is not None

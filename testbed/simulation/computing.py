@@ -1,11 +1,10 @@
 """The gradients of simulated workers: computed at once, when needed, many together, or in a pool."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.stateful import State, Stateful
 from testbed.clock.stage import Arrived
 from testbed.faults.rules import FaultRule
 from testbed.learning.data.datasets import Dataset
@@ -97,7 +96,7 @@ class Computations(Stateful):
             self._batching = Batching(settings, dataset, self.versions)
         self._gradients: list[FloatVector | None] = [None] * len(computations)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return everything but the data, and what can be made again."""
         kept = self._pool.kept() if self._pool else {}
         computations = [
@@ -105,7 +104,7 @@ class Computations(Stateful):
         ]
         return super().state() | {"computations": computations}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state; parameters are loaded anew."""
         own = dict(state)
         for one, saved in zip(self._computations, own.pop("computations"), strict=True):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import psutil
 
+from testbed.checkpoints.stateful import State
 from testbed.learning.learner import Learner
 from testbed.nodes.linux import die_with_parent
 from testbed.plugins.names import nearest_place, send_place
@@ -244,10 +245,10 @@ class _Calculator:
             self._work.computations[worker].restore_kept(before[number])
             self._before[worker] = {one: kept for one, kept in before.items() if one < number}
 
-    def _state(self, worker: int, oldest: int | None) -> Mapping[str, Any]:
+    def _state(self, worker: int, oldest: int | None) -> State:
         before = self._before.get(worker, {})
         if oldest in before:
-            kept: Mapping[str, Any] = before[oldest]
+            kept: State = before[oldest]
             return kept
         return self._work.computations[worker].kept()
 

@@ -16,10 +16,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 
+from testbed.checkpoints.stateful import State
 from testbed.errors import RunError
 from testbed.learning.data.datasets import Dataset
 from testbed.learning.learner import Learner
@@ -237,7 +237,7 @@ class ProcessPool:
         for process in self._processes:
             self._send(process, Anew(worker, incarnation))
 
-    def kept(self) -> Mapping[int, Mapping[str, Any]]:
+    def kept(self) -> Mapping[int, State]:
         """Return the workers' states, as ``Computation.kept``, before all that is not used yet.
 
         Those are left out that no computation has changed.
@@ -287,14 +287,14 @@ class ProcessPool:
         except BrokenPipeError:
             raise self._ended(process) from None
 
-    def _read(self, process: _Process) -> Mapping[int, Mapping[str, Any]] | None:
+    def _read(self, process: _Process) -> Mapping[int, State] | None:
         """Wait for an answer and take it in; return the states if these were asked for."""
         try:
             answer = pickle.loads(process.answers.recv_bytes())
         except (EOFError, ConnectionResetError):
             raise self._ended(process) from None
         if not isinstance(answer, TaskResult):
-            states: Mapping[int, Mapping[str, Any]] = answer
+            states: Mapping[int, State] = answer
             return states
         process.tasks -= 1
         given = self._given.pop(answer.number)

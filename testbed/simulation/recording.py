@@ -7,10 +7,10 @@ and is left out.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from testbed.checkpoints.stateful import State
 from testbed.device_names import peer_name
 from testbed.learning.losses import Evaluated
 from testbed.messages.fault_changes import FaultChange
@@ -93,19 +93,19 @@ class Recording:
 
     # -- resuming
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return what a checkpoint keeps of the recording, after writing everything so far."""
         self.flush()
         suspicions = [self.outcome.suspected, self.outcome.welcomed]
         return {"counts": self._counts(), "suspicions": suspicions, "ingress": self.ingress}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a checkpoint of another process, to which the journals were cut back."""
         self.outcome.suspected, self.outcome.welcomed = state["suspicions"]
         self.ingress = state["ingress"]
         self._version = self.system.version
 
-    def back_to(self, state: Mapping[str, Any] | None, server: str) -> None:
+    def back_to(self, state: State | None, server: str) -> None:
         """Record that a server is back, with the run at a checkpoint or, with None, at its start.
 
         All that is on record stays.

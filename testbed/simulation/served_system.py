@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from testbed.device_names import aggregator_name, server_names, worker_name
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.learning.learner import Learner
+from testbed.run_endings import SummaryContent
 from testbed.simulation.computing import Computations
 from testbed.simulation.simulated_devices import SimulatedDevices
 from testbed.simulation.sliced_evaluations import SlicedEvaluations, sum_of
@@ -195,14 +195,14 @@ class ServedSystem(Stateful, System):
     def end(self) -> None:
         self._devices.end()
 
-    def own_summary(self) -> dict[str, Any]:
+    def own_summary(self) -> SummaryContent:
         """Return what each of several servers, and each aggregator, has received.
 
         Of a server that is until it reached the last version that was evaluated; of a run that was cut
         short, all that is in its rows. The updates that came too late for an aggregator's combination
         are counted beside it.
         """
-        summary: dict[str, Any] = {}
+        summary: SummaryContent = {}
         if len(self._halves) > 1:
             ledgers = self._evaluations.ledgers
             if not self.clock.finished:

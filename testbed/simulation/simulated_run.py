@@ -6,13 +6,13 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 
 from testbed.checkpoints.files import CheckpointFiles
 from testbed.checkpoints.periodic_checkpoints import Checkpoints
+from testbed.checkpoints.stateful import State
 from testbed.clock.stage import ServerKilledError
 from testbed.device_names import EVALUATOR_NAME, server_names
 from testbed.errors import RunError, TestbedError
@@ -23,7 +23,7 @@ from testbed.metrics.live import LiveRun
 from testbed.network.topology import Direction
 from testbed.planning.plan import Plan
 from testbed.plugins.names import said_with_place
-from testbed.run_endings import is_complete
+from testbed.run_endings import SummaryContent, is_complete
 from testbed.run_tables import DeviceUtilisation
 from testbed.runs import energy, link_bytes, utilisation
 from testbed.runs.ending import EndError, explain, signal_in, stopped_by
@@ -64,7 +64,7 @@ class SimulatedRun:
         """Returns what has entered the system; nothing before that is made."""
         self._next_look = 0.0
 
-    def execute(self, wake_up: int) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> SummaryContent:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Args:
@@ -210,7 +210,7 @@ class SimulatedRun:
             self._restore(going_on.state)
         self._system.resume_after(going_on.host_seconds, self._server_kills)
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
+    def _restore(self, state: State) -> None:
         self._system.restore(state["system"])
         self._recording.restore(state)
         self._server_kills = state["server_kills"]
@@ -253,7 +253,7 @@ class SimulatedRun:
         self._progress.wire_bytes = self._ledger()["wire_bytes"]
         self._progress.moved(now, self._system.version)
 
-    def _write_end(self) -> dict[str, Any]:
+    def _write_end(self) -> SummaryContent:
         recording = self._recording
         outcome = recording.outcome
         if is_complete(outcome.ended):

@@ -1,15 +1,17 @@
 """A system that is simulated: devices and their clock."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.checkpoints.stateful import State
 from testbed.clock.device_use import DeviceUse
 from testbed.clock.event_clock import EventClock
 from testbed.learning.data import datasets
 from testbed.learning.data.batches import Batches
 from testbed.messages.fault_changes import FaultChange
+from testbed.run_endings import SummaryContent
 from testbed.training import computation
 from testbed.training.service_entries import Entry
 from testbed.training.settings import Settings
@@ -80,11 +82,11 @@ class System(ABC):
         """Count what is under way when training has ended, and close all connections."""
 
     @abstractmethod
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return what a checkpoint keeps, between two events; of ``simulated_devices.STORED``."""
 
     @abstractmethod
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state."""
 
     @abstractmethod
@@ -99,7 +101,7 @@ class System(ABC):
         """Return the bytes of all rows, if those within a machine are told apart; otherwise nothing."""
         return {}
 
-    def own_summary(self) -> dict[str, Any]:
+    def own_summary(self) -> SummaryContent:
         """Return the summary's entries that only runs of this kind of system have."""
         return {}
 

@@ -2,14 +2,14 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
 from testbed.algorithms import has
+from testbed.checkpoints.stateful import State
 from testbed.clock.device_use import DeviceUse, of_peers
 from testbed.clock.mesh import MeshClock
 from testbed.clock.peer_faults import mesh_clock
@@ -17,6 +17,7 @@ from testbed.device_names import peer_name
 from testbed.learning.data import datasets
 from testbed.learning.learner import Learner
 from testbed.messages.fault_changes import FaultChange
+from testbed.run_endings import SummaryContent
 from testbed.simulation.peers_pool import PeersPool
 from testbed.simulation.process_pool import processors
 from testbed.simulation.served_system import ServedSystem
@@ -82,7 +83,7 @@ class SimulatedPeer(LocalPeer):
         if self._pool is not None:
             self._pool.begin_anew(self._number)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return what a checkpoint keeps, the gradient under way among it."""
         self._fetch()
         return {
@@ -92,7 +93,7 @@ class SimulatedPeer(LocalPeer):
             "under_way": self.under_way,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         self.computation.restore(state["computation"])
         np.copyto(self._gradient, state["gradient"])
         self._loss, self.under_way = state["loss"], state["under_way"]
@@ -231,7 +232,7 @@ class MeshSystem(System):
     def device_use(self) -> list[DeviceUse]:
         return of_peers(self.clock, self._settings)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         return {
             "service": self._service.state(),
             "clock": self.clock.state(),
@@ -243,7 +244,7 @@ class MeshSystem(System):
             "dead": self._dead,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         self._service.restore(state["service"])
         self._busy.restore(state["busy"])
         self._kept, self._kills, self._dead = state["kept"], state["kills"], state["dead"]
@@ -272,7 +273,7 @@ class MeshSystem(System):
         if self._pool is not None:
             self._pool.close()
 
-    def own_summary(self) -> dict[str, Any]:
+    def own_summary(self) -> SummaryContent:
         wire = [0] * self._settings.workers
         for (_, receiver), size in self.entered.items():
             wire[receiver] += size

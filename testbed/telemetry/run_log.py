@@ -23,6 +23,7 @@ import pyarrow as pa
 from testbed.faults.descriptions import describe
 from testbed.messages.fault_changes import RecordedChange
 from testbed.messages.reports import Suspected, Welcomed
+from testbed.run_endings import SummaryContent
 from testbed.telemetry.end_tables import UTILISATION
 from testbed.telemetry.entries import (
     Diagnoses,
@@ -356,7 +357,7 @@ class RunLog:
         """Free the space reserved for the end of the run."""
         self._reserve.unlink(missing_ok=True)
 
-    def close(self, ended: str, reason: str | None, summary: Mapping[str, Any]) -> None:
+    def close(self, ended: str, reason: str | None, summary: SummaryContent) -> None:
         """Write down how the run ended, and close every file."""
         self.give_back_reserve()
         self._manifest |= {"finished": _now(), "ended": ended, "reason": reason}

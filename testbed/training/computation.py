@@ -1,7 +1,7 @@
 """The computation of a worker, under any driver: mini-batches, local steps, selection, encoding."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from testbed.algorithms.peer_half import PeerHalf
 from testbed.algorithms.roles import Population, Role
 from testbed.algorithms.server_half import Protocol, ServerHalf
 from testbed.algorithms.worker_half import ONE_GRADIENT, Leg, WorkerHalf, most_before_asking
+from testbed.checkpoints.stateful import State
 from testbed.errors import RunError
 from testbed.learning.data import datasets, partitions
 from testbed.learning.data.augmentation import NONE, Augmentation
@@ -289,16 +290,16 @@ class Computation:
         for _ in range(computations):
             self.draw()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         drawn = {"drawn": self._drawn, "since": self._since}
         return {"batches": self._batches.position, **drawn, **self.kept()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         self._batches.reposition(state["batches"])
         self._drawn, self._since = state["drawn"], state["since"]
         self.restore_kept(state)
 
-    def kept(self) -> dict[str, Any]:
+    def kept(self) -> State:
         """Return the part of the state that gradients and selections change, and draws do not."""
         return {"half": self.half.state(), "own": self._own, **self._buffers.state()}
 
@@ -307,7 +308,7 @@ class Computation:
         """True if there is something in what ``kept`` returns."""
         return bool(self.half.state() or self._own is not None or self._buffers.state())
 
-    def restore_kept(self, state: Mapping[str, Any]) -> None:
+    def restore_kept(self, state: State) -> None:
         """Go on from what ``kept`` returned, or from a whole state."""
         self.half.restore(state["half"])
         self._own = state["own"]

@@ -5,9 +5,7 @@ gradient is selected from: a computation that is dropped before, which a simulat
 all, leaves none.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
+from testbed.checkpoints.stateful import State
 from testbed.learning.learner import Learner, OwnBuffers
 
 
@@ -31,14 +29,14 @@ class KeptBuffers:
         """Keep what the last computation has left: its gradient is selected from."""
         self._kept = self._left
 
-    def state(self) -> Mapping[str, object]:
+    def state(self) -> State:
         """Return what a checkpoint keeps: nothing if there are none."""
         state = {} if self._kept is None else {"buffers": list(self._kept)}
         if self._left is not None and self._left is not self._kept:
             state["left"] = list(self._left)
         return state
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from a state that has the entries of ``state``, or others too."""
         self._kept = tuple(state["buffers"]) if "buffers" in state else None
         self._left = tuple(state["left"]) if "left" in state else self._kept

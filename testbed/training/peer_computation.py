@@ -1,14 +1,15 @@
 """The computation of a peer, under any driver: mini-batches, steps, the encoding of what it sends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from testbed.algorithms.diagnostic import diagnosed
 from testbed.algorithms.peer_half import Parcel, PeerHalf, parcels_of
+from testbed.checkpoints.stateful import State
 from testbed.encoding_choice import EncodingChoice
 from testbed.learning.data.batches import Batches, Draw
 from testbed.learning.learner import Learner
@@ -89,12 +90,12 @@ class PeerComputation:
         self._checkpoints = checkpoints
         self._steps = 0
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> State:
         batches = None if self._batches is None else self._batches.position
         own = {"batches": batches, "base": self._base, "steps": self._steps}
         return {"half": self.half.state(), **own, **self._buffers.state()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         self.half.restore(state["half"])
         if self._batches is not None:
             self._batches.reposition(state["batches"])

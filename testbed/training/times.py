@@ -1,10 +1,10 @@
 """The times for which the devices of a run compute and then wait."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.stateful import State, Stateful
 from testbed.durations import DeviceDurations, Durations
 from testbed.experiment.sections.timing import DurationSpec
 from testbed.training.settings import Settings
@@ -100,7 +100,7 @@ class Busy(Stateful):
         self._asked[device] = computations + 1, computed + gradients
         return self._own[device].draw(now, gradients)
 
-    def restore(self, state: Mapping[str, object]) -> None:
+    def restore(self, state: State) -> None:
         """Repeat the draws of an earlier object."""
         super().restore(state)
         # Computing and waiting have streams of their own, and the draws do not depend on the time.

@@ -7,10 +7,9 @@ to be answered, which decides a run's result.
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
 
 from testbed.algorithms.server_half import UnexpectedMessageError
-from testbed.checkpoints.stateful import Stateful
+from testbed.checkpoints.stateful import State, Stateful
 
 
 class WorkerState(IntEnum):
@@ -103,7 +102,7 @@ class WorkerStates(Stateful):
         """Return the workers in each state, by its name, in their order."""
         return {state.name: list(members) for state, members in self._members.items()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         self._members = {
             WorkerState[name]: dict.fromkeys(workers) for name, workers in state.items()
         }

@@ -14,6 +14,7 @@ from testbed.network.sysctls import OF_ALL
 from testbed.orchestrator.run_notes import RunNotes
 from testbed.orchestrator.server_ingress import ServerIngress
 from testbed.planning.program_plan import ProgramPlan
+from testbed.run_endings import SummaryContent
 from testbed.runs import link_records
 from testbed.runs.fidelity_readings import HostShares, of_programs
 from testbed.runs.ledgers.ledgers import Ledgers, SocketCounts
@@ -184,7 +185,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
 
     # -- the end
 
-    def close(self, running: Mapping[str, int]) -> dict[str, Any]:
+    def close(self, running: Mapping[str, int]) -> SummaryContent:
         """Write the end of the run, and return its summary.
 
         Args:
@@ -194,7 +195,7 @@ class ProgramRecords(RunNotes[ProgramProgress]):
         self._warn_of_no_measurement()
         plan, log, outcome = self._plan, self.log, self.outcome
         seconds = (self.over or time.monotonic()) - self.began if self.began is not None else 0.0
-        summary: dict[str, Any] = {
+        summary: SummaryContent = {
             **plan_entries(plan),
             "ended": outcome.ended,
             "reason": outcome.reason,

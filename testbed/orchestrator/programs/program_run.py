@@ -67,6 +67,7 @@ from testbed.planning import program_nodes
 from testbed.planning.program_plan import ProgramPlan
 from testbed.programs.instance import Instance
 from testbed.programs.life import Action, EndRun, Life, LogMessage, Start
+from testbed.run_endings import SummaryContent
 from testbed.runs.ending import EndError, explain
 from testbed.runs.planned_run import PlannedRun
 from testbed.telemetry.event_kinds import EventKind
@@ -102,7 +103,7 @@ class ProgramRun:
         self._kill_at: float | None = None
         self._traffic_asked = self._traffic_complete = False
 
-    def execute(self, wake_up: int) -> dict[str, Any]:
+    def execute(self, wake_up: int) -> SummaryContent:
         """Carry the run out and return its summary, which is also in the run directory.
 
         Args:

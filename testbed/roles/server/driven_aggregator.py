@@ -4,13 +4,14 @@ Below it is a ``DrivenServer``. Above, it is a worker that asks: what its server
 clock says that it has arrived, and what it has combined is pushed when the clock says that.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from testbed.algorithms.aggregator_half import AggregatorHalf
+from testbed.checkpoints.stateful import State
 from testbed.engine.events import Pull, Report, Sum
 from testbed.messages import clock_requests
 from testbed.messages.clock_requests import Outcome
@@ -85,11 +86,11 @@ class DrivenAggregator(DrivenServer):
 
     # -- checkpoints
 
-    def _more_state(self, request: clock_requests.Save) -> dict[str, object]:
+    def _more_state(self, request: clock_requests.Save) -> State:
         unread = self._upwards.unread(request.unread)
         return {"unread": [[np.frombuffer(one, np.uint8) for one in those] for those in unread]}
 
-    def _restore_more(self, state: Mapping[str, Any]) -> None:
+    def _restore_more(self, state: State) -> None:
         self._unread = [[one.tobytes() for one in those] for those in state["unread"]]
 
     def _call(self) -> None:

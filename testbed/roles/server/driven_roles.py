@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from testbed.channel import Channel
+from testbed.checkpoints.stateful import State
 from testbed.messages import clock_requests
 from testbed.messages.reports import Suspected, Welcomed, counted, no_reports
 from testbed.roles.recorder import Recorder
@@ -135,7 +135,7 @@ class DrivenRoles:
         }
         return there, state
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Give every role its state back; one that is killed takes it as soon as it is made anew."""
         for server, raw in zip(self.servers, state["roles"], strict=True):
             server.ask(clock_requests.Restore(raw.tobytes()))

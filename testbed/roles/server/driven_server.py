@@ -9,13 +9,14 @@ the state that the clock's process gives it back.
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from testbed.algorithms.server_half import UnexpectedMessageError
 from testbed.channel import Channel
 from testbed.checkpoints.records import state_as_bytes, state_of_bytes
+from testbed.checkpoints.stateful import State
 from testbed.encoding_choice import EncodingChoice
 from testbed.engine.server import GATHERING_TIMEOUT
 from testbed.messages import clock_requests
@@ -243,7 +244,7 @@ class DrivenServer:
         }
         return replace(self.outcome(there), raw=state_as_bytes(state, STORED))
 
-    def _more_state(self, request: clock_requests.Save) -> dict[str, object]:
+    def _more_state(self, request: clock_requests.Save) -> State:
         """Return what an aggregator has in its state in addition."""
         return {}
 
@@ -264,7 +265,7 @@ class DrivenServer:
         self._connections.listen()
         self._connections.evaluator.restore(state["evaluations"])
 
-    def _restore_more(self, state: Mapping[str, object]) -> None:
+    def _restore_more(self, state: State) -> None:
         """Restore what ``_more_state`` has returned."""
 
     def _call(self) -> None:
