@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -124,6 +124,7 @@ class Exporter:
         registry.register(self._runs)
         try:
             self._server, self._thread = start_http_server(port, ADDRESS, registry)
+            self._server.set_app(_with_head(make_wsgi_app(registry)))
         except (OSError, OverflowError) as error:
             raise SpecError(_explain(port, error)) from error
         self.port: int = self._server.server_address[1]
@@ -151,6 +152,21 @@ class Exporter:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _with_head(get: Callable[..., list[bytes]]) -> Callable[..., list[bytes]]:
+    """Return a WSGI application that also answers HEAD, which prometheus-client's refuses."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return get(environ, start_response)
+        begun: list[Any] = []
+        body = get({**environ, "REQUEST_METHOD": "GET"}, lambda *begin: begun.extend(begin))
+        status, headers = begun
+        start_response(status, [*headers, ("Content-Length", str(sum(map(len, body))))])
+        return []
+
+    return application
 
 
 def _explain(port: int, error: OSError | OverflowError) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import urllib.error
+import urllib.request
 
 import pytest
 
@@ -29,6 +30,19 @@ def test_the_exporter_serves_all_runs_on_loopback_until_it_is_closed() -> None:
     with pytest.raises(urllib.error.URLError):
         scrape(exporter.url)
     Exporter(exporter.port).close()  # the port is free again
+
+
+def test_head_is_answered_as_get_without_the_body() -> None:
+    exporter = Exporter(0)
+    exporter.add(LiveRun(planned(3), "time-1"))
+    answers = {}
+    for method in ("GET", "HEAD"):
+        with urllib.request.urlopen(urllib.request.Request(exporter.url, method=method)) as answer:
+            answers[method] = (answer.status, answer.headers["Content-Type"], answer.read())
+            length = int(answer.headers["Content-Length"])
+    exporter.close()
+    assert answers["HEAD"] == (*answers["GET"][:2], b"") and answers["GET"][0] == 200
+    assert length == pytest.approx(len(answers["GET"][2]), abs=200)  # times have other digits
 
 
 def name_of(label: str) -> dict[str, str]:
