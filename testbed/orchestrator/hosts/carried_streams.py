@@ -150,10 +150,8 @@ class CarriedStreams:
             self._room[number] += taken
             if not taken:
                 os.close(self.sources.pop(number))
-        elif frame.kind not in (
-            FrameKind.STREAM,
-            FrameKind.TAKEN,
-        ):  # these are of one that has ended
+        # Those of a stream that has ended are for nobody.
+        elif frame.kind not in (FrameKind.STREAM, FrameKind.TAKEN):
             self._others.append(frame)
 
     def close_sources(self) -> None:
