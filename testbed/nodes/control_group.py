@@ -114,15 +114,21 @@ def processor_seconds(group: Path) -> float:
     return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
 
 
+def paths_of(process: Path) -> dict[str, str]:
+    """Return the path of a process's group by controller ("" of v2), given its folder in /proc."""
+    paths: dict[str, str] = {}
+    for line in (process / "cgroup").read_text("utf-8", "surrogateescape").splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths |= dict.fromkeys(controllers.split(","), path)
+    return paths
+
+
 def own_groups(controller: str = "freezer") -> list[ControlGroup]:
     """Return this process's groups in the hierarchies that may have a controller, in mount order.
 
     Groups that can be frozen may be made below those with the freezer.
     """
-    own: dict[str, str] = {}
-    for line in Path("/proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines():
-        _, controllers, path = line.split(":", 2)
-        own |= dict.fromkeys(controllers.split(","), path)
+    own = paths_of(Path("/proc/self"))
     found = []
     for mount in mounts():
         of = controller if controller in mount.controllers else ""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from testbed.nodes import linux
-from testbed.nodes.control_group import mounts
+from testbed.nodes.control_group import mounts, paths_of
 
 NAMESPACES = {
     "net": linux.CLONE_NEWNET,
@@ -86,11 +86,7 @@ def control_groups(process: int | Path) -> Iterator[Path]:
     Args:
         process: its id, or its folder in /proc.
     """
-    folder = Path("/proc", str(process))
-    groups: dict[str, str] = {}
-    for line in (folder / "cgroup").read_text("utf-8", "surrogateescape").splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), path)
+    groups = paths_of(Path("/proc", str(process)))
     done = set()
     for mount in mounts():
         for controller in mount.controllers:
