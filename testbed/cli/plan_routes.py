@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import asdict
 
 from testbed.drawing import link_labels
 from testbed.number_text import as_milliseconds, as_number, as_rate
@@ -27,14 +28,7 @@ def describe(plan: Plan, most: int = MOST_ROUTES) -> list[str]:
 def records(plan: Plan) -> list[dict[str, object]]:
     """Return the routes as JSON values; rates in bit/s, delays in seconds."""
     return [
-        {
-            "callers": list(one.callers),
-            "called": one.called,
-            "path": list(one.path),
-            "path_back": list(one.path_back),
-            "there": one.there.record(),
-            "back": one.back.record(),
-        }
+        asdict(one) | {"there": one.there.record(), "back": one.back.record()}
         for one in (routes(plan) if has_all_links(plan) else ())
     ]
 
