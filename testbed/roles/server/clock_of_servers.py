@@ -237,6 +237,8 @@ class ClockOfServers:
         there = state["there"]
         told = (state["version"], there, state["counts"], self._incarnations, restart.server)
         self._report.send(ServerRestored(*told))
+        # When all are back at the server that was killed, none of them is killed any more.
+        self._servers[restart.server].ask(clock_requests.Gather())
         for server in self._servers:
             server.ask(clock_requests.Gather())
         for worker in there:

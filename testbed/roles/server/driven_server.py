@@ -63,7 +63,7 @@ def _serve(server: "DrivenServer", clock: Channel, *, goes_on: bool) -> int | No
         request = _next_request(clock)
         assert isinstance(request, clock_requests.Restore)
         send(clock, server.do(request))
-    server.gather()
+    server.begin()
     server.host.connections.also(clock.fileno())
     while True:
         while not clock.readable(0):
@@ -145,6 +145,17 @@ class DrivenServer:
 
     # -- gathering
 
+    def begin(self) -> None:
+        """Wait for all workers, or go on from a checkpoint, to which they come back meanwhile.
+
+        Those that are back may be killed before the clock goes on, as they could not have noticed that
+        another server was killed, and then come once more.
+        """
+        if self._restart is None:
+            self.gather()
+        else:
+            self._call()
+
     def gather(self) -> Sequence[tuple[int, Sequence[int]]]:
         """Wait, once, until all workers are there, or those that were at a checkpoint are back."""
         if self._there is None:
@@ -157,7 +168,6 @@ class DrivenServer:
             self._connections.listen()
             self._gather()
         else:
-            self._call()
             self._workers.await_all()
             if self._stopped:
                 self._stop()
