@@ -3,7 +3,7 @@
 from itertools import chain
 
 from testbed.algorithms import algorithm_named
-from testbed.device_names import is_server, server_names, worker_name
+from testbed.device_names import is_aggregator, is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.sections.faults import (
@@ -90,7 +90,12 @@ def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
                 else f"the only server is '{servers[0]}'",
             )
             return [
-                (("who", "devices", i), f"there is no '{name}': {texts[is_server(name)]}")
+                (
+                    ("who", "devices", i),
+                    f"no fault strikes an aggregator, as '{name}' is: name workers or servers"
+                    if is_aggregator(name)
+                    else f"there is no '{name}': {texts[is_server(name)]}",
+                )
                 for i, name in enumerate(names)
                 if name not in (*numbered, *servers)
             ]
