@@ -56,9 +56,7 @@ def check_halves(plan: Plan) -> None:
     if "worker" in parts:
         with _told(name, "worker"):
             worker, update = _push_of_plugin(settings, layout)
-        if (
-            plan.spec.engine == "simulation" or plan.spec.clock == "virtual"
-        ):  # otherwise none keeps it
+        if plan.spec.clock == "virtual":  # by the wall clock none is kept
             kept.append(("worker", worker))
     if "server" in parts:
         with _told(name, "server"):
