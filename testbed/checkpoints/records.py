@@ -102,7 +102,7 @@ def state_of_bytes(content: bytes | bytearray, types: Collection[type]) -> Any:
 def _parts(number: int, state: State, types: Collection[type]) -> list[bytes | memoryview]:
     """Return what a checksum covers, in pieces that share the arrays' memory."""
     tree, arrays = encode(dict(state), types)
-    arrays = [np.ascontiguousarray(array) for array in arrays]
+    arrays = [np.asarray(array, order="C") for array in arrays]  # also of no dimension, as they are
     heads = [[array.dtype.str, array.shape] for array in arrays]
     head = json.dumps({"state": tree, "arrays": heads}).encode()
     parts: list[bytes | memoryview] = [_BEFORE_JSON.pack(number, len(head)), head]

@@ -81,3 +81,13 @@ def test_what_is_needed_stays_whatever_is_written(
             for one, length in there.items():
                 assert_holds(process, one, length)
     os.close(descriptor)
+
+
+def test_an_array_keeps_its_shape(descriptor: int) -> None:
+    """A count of mini-batches, which BatchNorm keeps, is an array of no dimension."""
+    arrays = [np.array(7), np.zeros((0, 3)), np.arange(6).reshape(2, 3).T]
+    file = StateFile(descriptor)
+    file.add({"arrays": arrays})
+    for one, other in zip(file.newest()["arrays"], arrays, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_array_equal(one, other)

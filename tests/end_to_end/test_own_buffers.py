@@ -65,6 +65,18 @@ def test_each_worker_keeps_its_own_in_namespaces_and_in_the_simulator(tmp_path: 
         assert pair.differences() == [], pair.emulated["algorithm"]
 
 
+@pytest.mark.real
+@pytest.mark.exercises("namespaces")
+def test_workers_have_them_again_when_their_server_was_killed(tmp_path: Path) -> None:
+    kill = {"who": "server", "when": {"iteration": 17}, "how": "kill", "lasting": "100ms"}
+    undisturbed = pairs(spec(tmp_path), tmp_path / "undisturbed")
+    found = pairs(spec(tmp_path, checkpoints={"every": 10}, faults=[kill]), tmp_path / "killed")
+    (alone,), (pair,) = undisturbed, found
+    digests = {one["parameters_sha256"] for one in (pair.emulated, pair.simulated, alone.simulated)}
+    assert len(digests) == 1
+    assert pair.emulated["faults"] == {"kill": 1}
+
+
 def simulated(path: Path, out: Path) -> Path:
     """Simulate in this process: another would import again what finds out about such a model."""
     carry_out("simulate", path, out, ())
