@@ -359,7 +359,17 @@ class DrivenServer:
 
     def reads(self, connection: Connection) -> bool:
         """Return True if no clock decides when this connection is read, or if it is its turn."""
-        return self._gathering or self._workers.is_read_now(connection)
+        return self._workers.is_read_now(connection) or (
+            self._gathering and not self._is_sent_again(connection)
+        )
+
+    def _is_sent_again(self, connection: Connection) -> bool:
+        """Return True if an aggregator that is back sends what this restored server had not read.
+
+        It does so at once, and the clock comes to that when all are back.
+        """
+        number, waits = connection.device, self._restart is not None and not self.host.phase.over
+        return waits and number is not None and number >= self.host.settings.workers
 
     def handle(self, connection: Connection, frame: Frame) -> None:
         """Handle a message; while the clock runs, a worker's is only kept for it."""
