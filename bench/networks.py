@@ -39,15 +39,17 @@ def with_network(made: Experiment, seed: int, kind: str | None = None) -> Experi
     draw = np.random.default_rng([1616, seed])
     drawn = list(KINDS)[int(draw.integers(len(KINDS)))]
     made = KINDS[kind or drawn](made, draw)
-    return made if draws_as_before(seed) else _of_several_servers(made, draw)
+    if draws_as_before(seed):
+        return made
+    return _with_struck_aggregators(_of_several_servers(made, draw), draw)
 
 
 def draws_as_before(seed: int) -> bool:
     """Return True of the seeds among which those of ``bench/golden.jsonl`` are.
 
-    They draw neither several servers with aggregators, nor faults of machines' links, nor arrivals and
-    departures beside servers, nor kills of servers whose workers remember something: what the file
-    holds would be of other experiments.
+    They draw neither several servers with aggregators, nor faults of aggregators or of machines' links,
+    nor arrivals and departures beside servers, nor kills of servers whose workers remember something:
+    what the file holds would be of other experiments.
     """
     return seed <= _LAST_AS_BEFORE or seed in FOUND
 
@@ -169,6 +171,31 @@ def _of_several_servers(made: Experiment, draw: np.random.Generator) -> Experime
     servers = int(draw.integers(2, 5))
     faults = _at_one_of(servers, made["faults"], draw)
     return made | {"devices": made["devices"] | {"servers": servers}, "faults": faults}
+
+
+def _with_struck_aggregators(made: Experiment, draw: np.random.Generator) -> Experiment:
+    """Have faults strike the aggregators of most experiments that have any, at the times of others.
+
+    They are faults of the experiment's own, of which each second one strikes an aggregator as well.
+    """
+    if made["algorithms"][0]["name"] != "hierarchical" or made["clock"] == "wall":
+        return made
+    count = len(made["network"]["clusters"])
+    found: list[dict[str, Any]] = []
+    for fault in made["faults"]:
+        how = _one(draw, "freeze", "freeze", "stop-network", "partition", "slow")
+        whose = sorted({int(one) for one in draw.integers(count, size=2)})
+        rate = _one(draw, "500kbit", "2mbit", "10mbit")
+        if (
+            fault["when"].keys() & {"probability"}
+            or fault["who"] == "server"
+            or draw.random() < 0.4
+        ):
+            continue
+        slower = {"kind": "slow", "uplink": rate} | _one(draw, {}, {"downlink": rate})
+        who = {"devices": [f"aggregator-{one}" for one in whose]}
+        found.append(fault | {"who": who, "how": slower if how == "slow" else how})
+    return made | {"faults": made["faults"] + found}
 
 
 def _with_kills(made: Experiment, draw: np.random.Generator) -> Experiment:

@@ -11,7 +11,8 @@ BACKGROUND_NAME = "background"
 SERVER_NUMBER = -1
 """The number of the (first) parameter server where devices are given by number.
 
-Workers and peers begin at 0; the further servers' numbers are below this one.
+Workers and peers begin at 0, and aggregators after them; the further servers' numbers are below this
+one.
 """
 _DIGITS = 9
 """The most digits of a device's number."""
@@ -98,12 +99,15 @@ def worker_name(number: int) -> str:
     return f"worker-{number}"
 
 
-def struck_name(number: int, servers: int) -> str:
-    """Return the device name of a worker or, by its number below 0, of one of the servers.
+def struck_name(number: int, servers: int, workers: int) -> str:
+    """Return the name of a device by its number: a worker, an aggregator or, below 0, a server.
 
     Args:
         servers: the number of servers; 0 where peers train.
+        workers: the number of workers or peers, from which aggregators are numbered.
     """
     if number <= SERVER_NUMBER:
         return server_names(servers)[server_index(number)]
+    if number >= workers:
+        return aggregator_name(number - workers)
     return worker_name(number) if servers else peer_name(number)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from testbed.device_names import SERVER_NAME, SERVER_NUMBER, struck_name
+from testbed.device_names import SERVER_NAME, struck_name
 from testbed.faults.rules import (
     EachPush,
     FaultRule,
@@ -58,8 +58,8 @@ def _rule(rule: FaultRule, of: _Struck) -> str:
     fault, devices = rule.fault, rule.devices
     if isinstance(rule.when, FaultTrace):
         return _of_trace(rule.when.rows, of)
-    if devices and devices[0] <= SERVER_NUMBER:
-        names = [struck_name(device, of.servers) for device in devices]
+    if devices and not 0 <= devices[0] < of.workers:
+        names = [struck_name(device, of.servers, of.workers) for device in devices]
         target = ", ".join("the server" if name == SERVER_NAME else name for name in names)
     elif len(devices) == of.workers:
         target = "each worker"

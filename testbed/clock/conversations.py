@@ -58,8 +58,15 @@ class Conversations:
         return [(number, up) for number in self.of_worker(device)]
 
     def over_link(self, device: int, *, up: bool) -> list[Way]:
-        """Return the ways over one direction of the link of a device's machine, in order."""
-        return self.ways(device, up=up)
+        """Return the ways over one direction of the link of a device's machine, in order.
+
+        What an aggregator answers leaves over its uplink, and what it is pushed comes over its
+        downlink.
+        """
+        own, below = self.ways(device, up=up), self.below(device)
+        if below is None:
+            return own
+        return sorted([*own, *((number, not up) for number in self.of_server(below))])
 
     def worker(self, conversation: int) -> int:
         return self._worker[conversation]
@@ -95,7 +102,7 @@ class Machines(Conversations):
 
     def over_link(self, device: int, *, up: bool) -> list[Way]:
         if device >= self._servers:
-            return self.ways(device, up=up)
+            return super().over_link(device, up=up)
         own = [way for way in self.ways(device, up=up) if self.server(way[0]) != device]
         others = (worker for worker in range(self._workers) if worker != device)
         return sorted([*own, *((self.between(worker, device), not up) for worker in others)])

@@ -2,7 +2,9 @@
 
 A device's link carries all that the device sends and receives. A worker with a server on its machine
 has none of its own but that of the machine, which carries both devices' conversations with all others.
-What the two send each other crosses no link, whatever happens to the machine's.
+What the two send each other crosses no link, whatever happens to the machine's. The link of an
+aggregator is at its cluster's router and has no rate; where a fault may give it one, it carries what
+the aggregator sends and is sent by its devices as well as by those that it calls.
 """
 
 import math
@@ -88,7 +90,7 @@ class DeviceLinks:
         takings = () if self._background is None else self._background.on(one)
         ways, over = (of(device, up=up) for of in (self._talking.ways, self._talking.over_link))
         if device >= settings.network.co_located:
-            number = self._numbered(usual, ways, up=up)
+            number = self._numbered(usual, over if settings.link_is_struck(device) else ways, up=up)
         else:
             # From the worker to the router of its machine, whose link is in the routes.
             number = self._numbered(math.inf, ways, up=up)

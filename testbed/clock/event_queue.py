@@ -2,7 +2,8 @@
 
 Of events at one moment, those of a lower rank come first. Faults strike, and killed peers come back;
 messages pass the core, and arrive at those that compute; computations end, and messages arrive at
-servers, whose processors have handled one, where that takes time; then workers ask for parameters (a
+servers, after those that have waited at a frozen aggregator; processors have handled one, where that
+takes time; then workers ask for parameters (a
 pull gets every update that arrived up to its time) and peers begin to compute; processors of servers
 begin with the next message; links have room again; those that were silent for too long are suspected;
 and last the time limits of servers and aggregators are over.
@@ -25,6 +26,7 @@ from testbed.checkpoints.stateful import Stateful
     WAITED,
     TAKEN,
     FINISHED,
+    KEPT,
     SERVED,
     HANDLED,
     ASKED,
@@ -32,13 +34,14 @@ from testbed.checkpoints.stateful import Stateful
     FREE,
     SILENT,
     EXPIRED,
-) = range(-1, 12)
+) = range(-1, 13)
 """Ranks of events.
 
 What is ``TAKEN`` arrives at a device that computes: parameters, or a peer's message. Until then it is
 on the link, and what happens to the link may move it. What has ``WAITED`` has left the link and is
 taken in at a frozen device's thaw: only another freeze may move it, and it comes before anything that
-leaves the link at that moment. What is ``SERVED`` arrives at a server. Where messages take its
+leaves the link at that moment. What is ``SERVED`` arrives at a server. What a frozen aggregator is sent
+by its devices is ``KEPT`` until its thaw, likewise. Where messages take its
 processor time, one is ``HANDLED``, and the processor is then ``READY`` for the next.
 """
 BEGIN = ASKED

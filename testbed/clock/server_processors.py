@@ -40,6 +40,7 @@ class _Processor:
     Attributes:
         called: True if it handles a message, or is about to choose one.
         task: what it handles; None: nothing, or what came from or was for a worker that is gone.
+        handling: True if it handles something.
         until: when it has handled what it handles, or handled last, in seconds of the run's clock.
         arrived: what has arrived, in its order, each with the time of its arrival.
         busy: the seconds for which it is occupied until then.
@@ -48,6 +49,7 @@ class _Processor:
 
     called: bool = False
     task: Task | None = None
+    handling: bool = False
     until: float = 0.0
     sending: deque[tuple[int, Outgoing]] = field(default_factory=deque)
     arrived: deque[tuple[int, Arrived, float]] = field(default_factory=deque)
@@ -117,6 +119,7 @@ class ServerProcessors(Stateful):
         """
         one = self._processors[server]
         one.task = one.next(now)
+        one.handling = one.task is not None
         if one.task is None:
             one.called = False
             return None
@@ -138,10 +141,13 @@ class ServerProcessors(Stateful):
     def handled(self, server: int) -> Task | None:
         """Return what was handled until now, if that is still of use."""
         one = self._processors[server]
-        task, one.task = one.task, None
+        task, one.task, one.handling = one.task, None, False
         if task is not None:
             self._sending.discard(task[0])
         return task
+
+    def is_handling(self, server: int) -> bool:
+        return self._processors[server].handling
 
     def is_sending(self, conversation: int) -> bool:
         """Return True if parameters for a worker have not left yet."""

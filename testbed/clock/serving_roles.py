@@ -1,7 +1,8 @@
 """The roles that serve, under the virtual clock: they are told what happens, and do what they say.
 
 After each event every role answers those that are due; an aggregator pushes first what has closed. A
-question is taken at its moment once all else that comes at that moment has come.
+question is taken at its moment once all else that comes at that moment has come. A frozen aggregator is
+told what comes of its devices' deaths and returns, and answers nobody before its thaw.
 """
 
 from collections.abc import Container, Sequence
@@ -66,6 +67,9 @@ class Clock(Protocol):
 
     def remove(self, worker: int) -> None:
         """Remove a worker that is gone."""
+
+    def is_frozen(self, server: int) -> bool:
+        """Return True if an aggregator, by its index, is frozen, and does nothing."""
 
     def stop(self, server: int) -> None:
         """Tell every worker that a server's updates are complete, so that none waits for it."""
@@ -163,7 +167,8 @@ class ServingRoles(Stateful):
     def settle(self) -> None:
         """Have all roles answer those that are due, and tell workers which servers are over."""
         for server, settled in enumerate(self._settled):
-            self.tell(server, settled)
+            if not self._clock.is_frozen(server):
+                self.tell(server, settled)
             if server in self._ending:
                 self._ending.remove(server)
                 self._end(server)
@@ -207,7 +212,7 @@ class ServingRoles(Stateful):
         if token.what is What.ASKED:
             self._asking.append(number)
         else:
-            clock.events.add(at.time, SILENT, number)
+            clock.events.add(at.time, SILENT, number, at.time)
 
     def _do(self, server: int, action: Action) -> None:
         """Carry out what only aggregators say, or note that a server's updates are complete."""

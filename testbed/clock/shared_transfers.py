@@ -365,8 +365,13 @@ class SharedTransfers(Stateful):
 def shared_transfers(
     settings: Settings, background: Background | None = None
 ) -> SharedTransfers | None:
-    """Return a run's transfers between workers and servers if they share links; otherwise None."""
+    """Return a run's transfers between workers and servers if they share links; otherwise None.
+
+    They share the link of an aggregator that faults may take down or slow.
+    """
     shares = settings.servers > 1 or any(one.up or one.down for one in settings.network.routes)
+    aggregators = range(settings.workers, settings.evaluator)
+    shares = shares or any(map(settings.link_is_struck, aggregators))
     return SharedTransfers(settings, conversations(settings), background) if shares else None
 
 

@@ -35,6 +35,7 @@ from testbed.clock.event_queue import (
     FINISHED,
     FREE,
     HANDLED,
+    KEPT,
     READY,
     SERVED,
     SILENT,
@@ -46,6 +47,7 @@ from testbed.clock.server_processors import Outgoing, ServerProcessors
 from testbed.clock.serving_roles import ServingRoles
 from testbed.clock.shared_transfers import SharedTransfers, Transfer
 from testbed.clock.stage import Arrived, Stage
+from testbed.clock.struck_aggregators import StruckAggregators
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.clock.transfers import Line
 from testbed.engine.aggregator import above
@@ -69,6 +71,8 @@ from testbed.wire.frames import HEADER
 
 _OF_PROCESSORS = frozenset({HANDLED, READY})
 """Ranks of events of a server's processor, whose number is the server's index."""
+_SENT = frozenset({FINISHED, KEPT, SERVED})
+"""Ranks of events of which a worker's message comes."""
 AHEAD = 16
 """The number of computations whose certain end may be told before the clock gets there.
 
@@ -83,10 +87,13 @@ class StarClock(EventClock[TimedWorker]):
         devices: the workers that take part, and the aggregators.
         co_located: the number of workers, the first ones, with a server on their machine.
         conditions: None in a run without faults.
+        struck: None in a run without aggregators, or without faults.
         processors: of the roles that serve; None where messages take them no time.
     """
 
-    not_saved = frozenset({"conversations", "_services", "_stage", "_busy", "_role", "co_located"})
+    not_saved = frozenset(
+        {"conversations", "struck", "_services", "_stage", "_busy", "_role", "co_located"}
+    )
     nothing_follows = "no worker will push any longer"
 
     def __init__(
@@ -102,6 +109,7 @@ class StarClock(EventClock[TimedWorker]):
             1 + max(devices.workers), len(services)
         )
         self.conditions: DeviceConditions[TimedWorker] | None = None
+        self.struck: StruckAggregators | None = None
         self.serving = ServingRoles(self, services, stage)
         self._services = services
         self._stage = stage
@@ -155,7 +163,7 @@ class StarClock(EventClock[TimedWorker]):
             if rank == FREE and worker < self.co_located:
                 yield from self.devices  # any may wait for a message over its machine's link
                 continue
-            is_sent = rank in (FINISHED, SERVED) or self.conversations.below(worker) is None
+            is_sent = rank in _SENT or self.conversations.below(worker) is None
             if worker in self.devices and is_sent:
                 yield worker
         if self.transfers is not None and self.transfers.next_end <= LATEST:
@@ -185,12 +193,12 @@ class StarClock(EventClock[TimedWorker]):
         for worker in self.devices:
             self._drop_unhandled(worker)
         for _, rank, number, what in self.events.in_order():
-            if rank not in {SERVED, FINISHED}:
+            if rank not in _SENT:
                 continue
             worker = self.conversations.worker(number)
             if worker not in self.devices:
                 continue
-            if rank == SERVED and (what == EXACT or self.transfers is None):
+            if rank == KEPT or (rank == SERVED and (what == EXACT or self.transfers is None)):
                 self._drain(number, is_received=what == EXACT)
             elif rank == FINISHED and self.devices[worker].ahead:
                 for one in self.conversations.of_worker(worker):
@@ -220,13 +228,27 @@ class StarClock(EventClock[TimedWorker]):
         self._services[server].count(worker, arrived.size)
 
     def _handle(self, time: float, rank: int, number: int, what: float) -> None:
-        if rank == EXPIRED:
-            self._expire(time, number)
-        elif rank in _OF_PROCESSORS:
-            self.now = time
-            self._go_on(number, has_handled=rank == HANDLED)
-        elif self.conditions is None or not self.conditions.delays(time, rank, number, what):
+        if rank == EXPIRED or rank in _OF_PROCESSORS:
+            if self.struck is None or not self.struck.delays_role(time, rank, number):
+                self._take_place_at(time, rank, number)
+        elif not self._is_delayed(time, rank, number, what):
             self._take_place(time, rank, number, what)
+
+    def _is_delayed(self, time: float, rank: int, number: int, what: float) -> bool:
+        """Return True if an event does not take place now, as one of its ends is struck."""
+        if self.conditions is None:
+            return False
+        if self.conditions.delays(time, rank, number, what):
+            return True
+        return self.struck is not None and self.struck.delays(time, rank, number, what)
+
+    def _take_place_at(self, time: float, rank: int, server: int) -> None:
+        """Carry out an event of a server or of an aggregator, by its index, and of no worker."""
+        if rank == EXPIRED:
+            self._expire(time, server)
+        else:
+            self.now = time
+            self._go_on(server, has_handled=rank == HANDLED)
 
     def _take_place(self, time: float, rank: int, number: int, what: float) -> None:
         worker, server = self.ends(number)
@@ -248,13 +270,13 @@ class StarClock(EventClock[TimedWorker]):
                 return
             self.computing.finish(worker)
             self._finish(worker, state)
-        elif rank == SERVED:
+        elif rank in {KEPT, SERVED}:
             self._arrive(number, state, what)
         else:
             if rank == ASKED:
                 self.serving.tell(server, Due(Token(What.ASKED, worker), time))
             elif rank == SILENT:
-                self.serving.tell(server, Due(Token(What.SILENT, worker), time))
+                self.serving.tell(server, Due(Token(What.SILENT, worker), what))
             elif self.conditions is not None:
                 self.conditions.freed(worker)
             self.serving.settle()
@@ -378,29 +400,37 @@ class StarClock(EventClock[TimedWorker]):
         return self.conditions[worker].frozen == math.inf
 
     def _arrive(self, number: int, state: TimedWorker, sent: float) -> None:
-        worker, place = self._place(number)
+        (worker, server), place = self.ends(number), self.conversations.place(number)
         if sent == EXACT:
+            if self._keeps(number):
+                return
             arrived: Arrived | None = state.waiting[place].popleft()
         elif self.transfers is not None:
             self.transfers.resume(self.now, number)  # its worker has thawed
             return
         else:
-            waits = self.processors is not None or not state.up.instant
+            waits = self.processors is not None or not state.up.instant or self.is_frozen(server)
             arrived = self.receive(number, keep=waits)
             if arrived is not None:
                 exact = state.up.send(sent, arrived.size)
-                if exact > self.now:
+                if exact > self.now or self._keeps(number):
                     state.waiting[place].append(arrived)
-                    self.events.add(exact, SERVED, number, EXACT)
+                    if exact > self.now:
+                        self.events.add(exact, SERVED, number, EXACT)
                     return
         if arrived is None:
             self.remove(worker)
         elif self.processors is None:
             self.serving.take_in(number, arrived)
-        else:
-            server = self.conversations.server(number)
-            if self.processors.arrive(server, number, arrived, self.now):
-                self.events.add(self.now, READY, server)
+        elif self.processors.arrive(server, number, arrived, self.now):
+            self.events.add(self.now, READY, server)
+
+    def _keeps(self, number: int) -> bool:
+        """Return True if what has arrived at an aggregator waits there for its thaw."""
+        return self.struck is not None and self.struck.keeps(number)
+
+    def is_frozen(self, server: int) -> bool:
+        return self.struck is not None and self.struck.is_frozen(server)
 
     def _go_on(self, server: int, *, has_handled: bool) -> None:
         """Do what a server's processor has handled, or have it begin with what is next."""

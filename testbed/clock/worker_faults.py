@@ -6,17 +6,18 @@ clock while it is stopped or cut off, so that the clock never waits for one that
 that is frozen or cut off for good stays joined: the server cannot know.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from testbed.clock import fault_agenda, timed_workers
 from testbed.clock.conversations import Way
 from testbed.clock.device_conditions import Condition, DeviceConditions
 from testbed.clock.event_clock import TimedDevice
-from testbed.clock.event_queue import EXACT, FINISHED, FREE, SERVED, TAKEN, WAITED
+from testbed.clock.event_queue import EXACT, FINISHED, FREE, KEPT, SERVED, TAKEN, WAITED
 from testbed.clock.fault_strikes import FaultStrikes
 from testbed.clock.stage import Arrived, Stage
 from testbed.clock.star import StarClock
+from testbed.clock.struck_aggregators import StruckAggregators
 from testbed.clock.timed_workers import Devices, TimedWorker
 from testbed.engine.events import Closed
 from testbed.faults.fault import Fault
@@ -38,9 +39,11 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
     def __init__(self, clock: StarClock, stage: Stage) -> None:
         super().__init__(clock, stage.fault)
         self._stage = stage
-        for device in range(clock.co_located):
-            if device in clock.devices:
-                self[device].shares_link = True
+        numbers = clock.conversations
+        for device, one in self._conditions.items():
+            one.shares_link = device < clock.co_located or numbers.below(device) is not None
+        aggregated = any(numbers.below(device) is not None for device in clock.devices)
+        clock.struck = StruckAggregators(clock, self) if aggregated else None
         # By killed worker: the computations that it had begun.
         self._begun: dict[int, int] = {}
 
@@ -55,8 +58,17 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         return timed is not None and timed.begun == begun
 
     def _is_computing(self, device: int) -> bool:
-        timed = self._clock.devices[device]
+        timed, struck = self._clock.devices[device], self._clock.struck
+        if struck is not None and struck.is_handling(device):
+            return True
         return bool(timed.begun) and not timed.finished
+
+    def freeze(self, device: int, until: float) -> None:
+        super().freeze(device, until)
+        numbers = self._clock.conversations
+        if numbers.below(device) is not None and until < inf:
+            # It answers those that are due then, though nothing arrives.
+            self._clock.events.add(until, FREE, numbers.of_worker(device)[0])
 
     # -- what a worker was told to send
 
@@ -221,7 +233,7 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         # The server's events about the worker stay: it does not know of the fault.
         clock.events.move(
             conversations,
-            (WAITED, TAKEN, FINISHED, SERVED),
+            (WAITED, TAKEN, FINISHED, KEPT, SERVED),
             lambda time, what: time if arriving and what == EXACT else None,
         )
 
@@ -239,20 +251,20 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         self._stage.killed(device)
 
     def revive(self, device: int, fault: Fault) -> float | None:
-        """Have a killed worker join again, if links are up; it is lost if it does not come.
+        """Have a killed worker join again, if it can greet; it is lost if it never can.
 
-        Those are its own and the links of all machines with servers, each of which it has to greet.
+        Its own link is to be up, and those of all machines with what it greets, and no aggregator
+        frozen.
         """
         clock, one = self._clock, self[device]
         timed = one.away
         assert timed is not None
-        shared = (other.down for other in self._conditions.values())
-        links_up = max([timed.up.down, *shared])
-        if links_up == inf:
+        able = max([timed.up.down, *self._able_to_answer(device)])
+        if able == inf:
             one.lost, one.away = True, None
             return None
-        if links_up > clock.now:
-            return links_up
+        if able > clock.now:
+            return able
         self.tell(fault, "end", [device])
         one.away = None
         sizes = self._stage.returned(device, one.incarnation)
@@ -267,6 +279,16 @@ class WorkerConditions(DeviceConditions[TimedWorker]):
         self.tell_background(device)
         clock.serving.take_questions()
         return None
+
+    def _able_to_answer(self, device: int) -> Iterator[float]:
+        """Yield the times from which on what a worker greets can answer; at most now if it can."""
+        clock, numbers = self._clock, self._clock.conversations
+        for server in map(numbers.server, numbers.of_worker(device)):
+            above = numbers.above(server)
+            if above is not None:
+                yield max(self[above].down, self[above].frozen)
+            elif server < clock.co_located and server in self._conditions:
+                yield self[server].down
 
     def settle(self) -> None:
         self._clock.serving.settle()  # others may have waited for the killed workers

@@ -2,8 +2,8 @@
 
 from itertools import chain
 
-from testbed.algorithms import algorithm_named
-from testbed.device_names import is_aggregator, is_server, server_names, worker_name
+from testbed.algorithms import algorithm_named, has
+from testbed.device_names import is_server, server_names, worker_name
 from testbed.experiment.contents import Contents
 from testbed.experiment.program_contents import AnyContents
 from testbed.experiment.sections.faults import (
@@ -80,6 +80,11 @@ def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
                 known = f"the classes are {', '.join(classes)}"
                 text = f"there is no class '{name}': {known if classes else 'there are no classes'}"
                 return [(("who", "class"), text)]
+        case WhoByDevices(devices=names) if fault.of_aggregator:
+            if found := _without_aggregators(contents, names[0]):
+                return found
+            text = "aggregators are struck under the virtual clock only: use `clock: virtual`"
+            return [(("who",), text)] * (contents.clock == "wall")
         case WhoByDevices(devices=names):
             numbered = [worker_name(i) for i in range(workers)]
             servers = server_names(contents.devices.servers)
@@ -90,16 +95,21 @@ def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
                 else f"the only server is '{servers[0]}'",
             )
             return [
-                (
-                    ("who", "devices", i),
-                    f"no fault strikes an aggregator, as '{name}' is: name workers or servers"
-                    if is_aggregator(name)
-                    else f"there is no '{name}': {texts[is_server(name)]}",
-                )
+                (("who", "devices", i), f"there is no '{name}': {texts[is_server(name)]}")
                 for i, name in enumerate(names)
                 if name not in (*numbered, *servers)
             ]
     return []
+
+
+def _without_aggregators(contents: AnyContents, name: str) -> list[Conflict]:
+    """Return a conflict if not all of the file's runs have aggregators; planning knows how many."""
+    algorithms = contents.algorithms if isinstance(contents, Contents) else ()
+    without = [one.name for one in algorithms if not has(one.name, "aggregator")]
+    if algorithms and not without:
+        return []
+    runs = f"'{without[0]}' has no aggregators" if without else "programs have no aggregators"
+    return [(("who", "devices", 0), f"there is no '{name}': {runs}, name other devices")]
 
 
 def _unsupported_by_peers(name: str, fault: ClassFaultSpec) -> list[Conflict]:

@@ -128,7 +128,11 @@ class Schedule:
                     yield _repeatedly(mean_time, struck, fault, generator)
 
     def _place(self, device: int) -> int:
-        """Return a device's place among those that are struck: the first server, workers, servers."""
+        """Return a device's place among those that a rule may strike.
+
+        Those are the first server, the workers, and the aggregators or the other servers: no rule has
+        both.
+        """
         if device >= SERVER_NUMBER:
             return device - SERVER_NUMBER
         return len(self._after_pushes) + server_index(device)

@@ -119,6 +119,7 @@ class EmulatedRun:
         self._injection = Injection(
             plan.settings,
             {number: name for name, number in plan.workers.items()},
+            aggregators=dict(enumerate(plan.aggregators, plan.settings.workers)),
             ask=self._devices.ask,
             start=self._devices.start,
             log=records.log,

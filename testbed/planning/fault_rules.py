@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from testbed.device_names import SERVER_NUMBER, server_number, server_place, worker_name
+from testbed.device_names import (
+    SERVER_NUMBER,
+    aggregator_name,
+    server_number,
+    server_place,
+    worker_name,
+)
 from testbed.durations.shares import apportion
+from testbed.errors import SpecError
 from testbed.experiment.load import AnySpec
 from testbed.experiment.sections.faults import (
     AfterPushes,
@@ -37,14 +44,15 @@ from testbed.faults.rules import (
 from testbed.random_streams import stream
 
 
-def fault_rules(spec: AnySpec, class_of: Sequence[int]) -> list[FaultRule]:
+def fault_rules(spec: AnySpec, class_of: Sequence[int], aggregators: int = 0) -> list[FaultRule]:
     """Return the rules of the file's faults, then those of its classes' faults.
 
     Args:
         class_of: the class of every worker, by its number; empty without classes.
+        aggregators: their number; their own numbers come after those of the workers.
 
     Raises:
-        SpecError: a trace cannot be used.
+        SpecError: a trace cannot be used, or a fault names an aggregator that there is not.
     """
     numbers = {worker_name(i): i for i in range(spec.devices.workers)}
     members = {
@@ -53,7 +61,10 @@ def fault_rules(spec: AnySpec, class_of: Sequence[int]) -> list[FaultRule]:
     }
     faults: list[tuple[ClassFaultSpec, str, list[int]]] = []
     for i, fault in enumerate(spec.faults):
-        chosen = _devices(fault, f"faults {i}", spec.seed, numbers, members)
+        if isinstance(fault.who, WhoByDevices) and fault.of_aggregator:
+            chosen = _aggregators(fault.who, f"faults.{i}.who.devices", len(numbers), aggregators)
+        else:
+            chosen = _devices(fault, f"faults {i}", spec.seed, numbers, members)
         faults.append((fault, f"faults {i}", chosen))
     for one in spec.devices.classes:
         for i, own in enumerate(one.faults):
@@ -95,6 +106,17 @@ def _trace(path: str, fault: Fault, numbers: dict[str, int]) -> FaultTrace:
         )
         rows.append(TracedFault(row.time, row.iteration, row.device, own))
     return FaultTrace(rows)
+
+
+def _aggregators(who: WhoByDevices, where: str, workers: int, aggregators: int) -> list[int]:
+    """Return the numbers of the aggregators that are named."""
+    numbers = {aggregator_name(index): workers + index for index in range(aggregators)}
+    for i, name in enumerate(who.devices):
+        if name not in numbers:
+            known = f"{aggregator_name(0)} to {aggregator_name(aggregators - 1)}"
+            text = known if aggregators > 1 else f"{aggregator_name(0)} only"
+            raise SpecError(f"{where}.{i}: there is no '{name}': the run has {text}")
+    return sorted({numbers[name] for name in who.devices})
 
 
 def _devices(

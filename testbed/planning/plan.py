@@ -318,13 +318,14 @@ def _harm(fault: Fault) -> str | None:
     return "stop for good" if fault.kind == "freeze" and fault.duration is None else None
 
 
-def _rules(spec: Spec, class_of: Sequence[int]) -> list[FaultRule]:
+def _rules(spec: Spec, class_of: Sequence[int], aggregators: int) -> list[FaultRule]:
     """Return the rules of faults, and of devices that arrive and leave.
 
     Raises:
-        SpecError: a trace cannot be used, or the peer that is evaluated would be killed or cut off.
+        SpecError: a trace cannot be used, a fault names an aggregator that there is not, or the peer
+            that is evaluated would be killed or cut off.
     """
-    rules = fault_rules(spec, class_of)
+    rules = fault_rules(spec, class_of, aggregators)
     (options,), evaluated = spec.algorithms, spec.evaluation.peer
     absences = presence_rules(spec, class_of, len(rules))
     if has(options.name, "server"):
@@ -437,7 +438,9 @@ def _plan_one(spec: Spec, label: str) -> Plan:
                     for i in range(max(0, len(above) - count))
                 ],
             ),
-            faults=FaultSettings(_rules(spec, class_of), spec.checkpoints.every),
+            faults=FaultSettings(
+                _rules(spec, class_of, max(0, len(above) - count)), spec.checkpoints.every
+            ),
             devices=_device(spec, None),
             classes=[_device(spec, one) for one in spec.devices.classes],
             class_of=class_of,

@@ -85,6 +85,7 @@ class Recording:
             lambda: self.host_seconds,
             self._deduplication,
             servers=plan.settings.servers if plan.served else 0,
+            workers=plan.settings.workers,
         )
         self._rows = np.empty(_ROWS, UPDATE)
         self._count = self._version = 0

@@ -207,6 +207,10 @@ class Settings(RunDevices):
             return AT_ROUTER
         return self.classes[self.class_of[number]] if self.classes else self.devices
 
+    def link_is_struck(self, device: int) -> bool:
+        """Return True if a fault may take a device's link down, or slow it."""
+        return any(f.changes_link for rule in self.faults.rules for f in rule.faults_of(device))
+
     @property
     def is_metered(self) -> bool:
         return any(one.power is not None for one in self.kinds_of_devices)

@@ -101,6 +101,31 @@ def test_devices_under_faults_in_a_region_agree(tmp_path: Path) -> None:
         assert len(pair.emulated["aggregators"]) == 3
 
 
+def test_aggregators_that_are_struck_agree(tmp_path: Path) -> None:
+    def aggregators(*numbers: int) -> dict[str, Any]:
+        return {"who": {"devices": [f"aggregator-{one}" for one in numbers]}}
+
+    rates = {"kind": "slow", "uplink": "2mbit", "downlink": "10mbit"}
+    faults = [
+        aggregators(0) | {"when": {"time": "300ms"}, "how": "freeze", "lasting": "700ms"},
+        aggregators(1, 2) | {"when": {"iteration": 4}, "how": "stop-network", "lasting": "500ms"},
+        aggregators(2) | {"when": {"mean_time": "2s"}, "how": rates, "lasting": "600ms"},
+        {"who": {"number": 2}, "when": {"mean_time": "1s"}, "how": "kill", "lasting": "300ms"},
+    ]
+    path = written(
+        tmp_path,
+        training={"updates": 20},
+        algorithms=[SPARSE],
+        devices={"workers": 8, "suspect_after": "1s"},
+        network={"uplink": "100mbit", "downlink": "200mbit", "clusters": NESTED},
+        faults=faults,
+    )
+    (pair,) = pairs(path, tmp_path)
+    assert pair.differences() == []
+    assert pair.emulated["faults"] == pair.simulated["faults"]
+    assert pair.emulated["faults"].keys() >= {"freeze", "stop-network", "kill"}
+
+
 def test_several_servers_of_which_one_is_killed_agree(tmp_path: Path) -> None:
     """In a region, a cluster whose devices are all away meanwhile rests at both servers."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.cli.plan_faults import describe
 from testbed.errors import SpecError
 from testbed.experiment.load import load
 from testbed.experiment.spec import Spec
@@ -126,3 +127,44 @@ def test_what_strikes_devices_works_with_aggregators(feature: str, tmp_path: Pat
     for way in WAYS:
         path.write_text(yaml.safe_dump(SPEC | FOR_ALL[feature] | way))
         load(path)
+
+
+FROZEN: dict[str, Any] = {"when": {"time": "1s"}, "how": "freeze", "lasting": "2s"}
+STRUCK = SPEC | {"algorithms": ["hierarchical"]}
+
+
+def of_devices(*names: str, **changes: Any) -> dict[str, Any]:
+    return {"who": {"devices": list(names)}, **FROZEN, **changes}
+
+
+def test_a_fault_strikes_aggregators_by_their_numbers_after_the_workers() -> None:
+    spec = STRUCK | {"faults": [of_devices("aggregator-1", "aggregator-0")]}
+    (tree,) = plan(Spec.model_validate(spec))
+    (rule,) = tree.settings.faults.rules
+    assert list(rule.devices) == [3, 4]
+    assert "aggregator-0, aggregator-1: freeze, at 1 s, for 2 s" in describe(tree)[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "changes", "text"),
+    [
+        (of_devices("aggregator-0", how="kill"), {}, "cannot be killed: use `how: freeze`"),
+        (of_devices("aggregator-0", when={"probability": 0.1}), {}, "give a time or an iteration"),
+        (of_devices("aggregator-0", how={"kind": "slow", "factor": 2}), {}, "an uplink or a"),
+        (of_devices("aggregator-0", "worker-0"), {}, "strikes aggregators and workers"),
+        (of_devices("aggregator-0", "server"), {}, "strikes servers and aggregators"),
+        (of_devices("aggregator-0"), {"clock": "wall", "engine": "emulation"}, "clock: virtual"),
+        (of_devices("aggregator-0"), {"algorithms": ["sync-sgd"]}, "'sync-sgd' has no aggregators"),
+        (of_devices("aggregator-2"), {}, "the run has aggregator-0 to aggregator-1"),
+    ],
+    ids=str,
+)
+def test_what_aggregators_cannot_have_is_refused(
+    tmp_path: Path, fault: dict[str, Any], changes: dict[str, Any], text: str
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(STRUCK | {"faults": [fault]} | changes), encoding="utf-8")
+    with pytest.raises(SpecError, match=text) as refused:
+        plan(load(path))
+    (line,) = str(refused.value).splitlines()
+    assert "faults.0" in line

@@ -71,11 +71,6 @@ AT = {"time": "1s"}
             "0.who.devices.0",
             "worker-0 to worker-19",
         ),
-        (
-            {"when": AT, "how": "freeze", "who": {"devices": ["worker-0", "aggregator-0"]}},
-            "0.who.devices.1",
-            "no fault strikes an aggregator",
-        ),
         ({"when": AT, "how": "freeze", "who": "server"}, "0", "use `how: kill`"),
         ({"when": {"probability": 0.1}, "how": "kill", "who": "server"}, "0", "pushes nothing"),
         ({"when": {"time": "1s", "iteration": 3}, "how": "kill"}, "0.when", "one of probability"),

@@ -45,7 +45,7 @@ def states(told: Samples) -> dict[str, float]:
 
 def change(kind: Any, *devices: int, end: bool = False, rule: int = 0) -> FaultChanged:
     record = Fault(rule, kind, 1.0).record("end" if end else "begin", devices, 1.0, 7)
-    return FaultChanged(record, [struck_name(number, 1) for number in devices], 1.0)
+    return FaultChanged(record, [struck_name(number, 1, 9) for number in devices], 1.0)
 
 
 def virtual(workers: int, **sections: Any) -> dict[str, Any]:

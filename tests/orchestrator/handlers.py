@@ -67,6 +67,7 @@ class Orchestrator:
         injection = Injection(
             plan.settings,
             {number: name for name, number in plan.workers.items()},
+            aggregators=dict(enumerate(plan.aggregators, plan.settings.workers)),
             ask=self.devices.ask,
             start=self.devices.start,
             log=self.records.log,

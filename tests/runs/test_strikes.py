@@ -17,7 +17,7 @@ def events(log: RunLog) -> list[tuple[str, str, str | None]]:
 
 def test_a_record_is_written_with_names_and_not_a_second_time(tmp_path: Path) -> None:
     deduplication, log = Deduplication({"faults": 1}), RunLog(tmp_path / "run", "", {})
-    strikes = Strikes(log, lambda: 7.5, deduplication, servers=1)
+    strikes = Strikes(log, lambda: 7.5, deduplication, servers=1, workers=9)
     deduplication.back_to({"faults": 0})
     record = Fault(3, "kill", 2.0).record("begin", [SERVER_NUMBER, 4], 6.0, 90)
     strikes.write(record)
@@ -35,6 +35,6 @@ def test_a_record_is_written_with_names_and_not_a_second_time(tmp_path: Path) ->
 
 def test_one_of_several_servers_has_its_name(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "run", "", {})
-    strikes = Strikes(log, lambda: 7.5, Deduplication(), servers=3)
+    strikes = Strikes(log, lambda: 7.5, Deduplication(), servers=3, workers=9)
     strikes.write(Fault(0, "kill", 2.0).record("begin", [server_number(2)], 6.0, 90))
     assert events(log) == [("info", "server-2: killed for 2 s", "server-2")]

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.device_names import is_server
+from testbed.device_names import is_aggregator, is_server
 from testbed.experiment.alternatives import ChosenByKey, ChosenByValue, ShortForm
 from testbed.experiment.sections.section import Section, SparseSection, as_tuple
 from testbed.experiment.sections.timing import file_beside
@@ -62,12 +62,12 @@ class OfClass(Section):
 
 
 class WhoByDevices(Section):
-    """Workers that are listed, or parameter servers."""
+    """Workers that are listed, or parameter servers, or aggregators."""
 
     devices: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1,
-        description="The workers' names, or those of parameter servers.",
-        examples=[["worker-3", "worker-7"], ["server-1"]],
+        description="The workers' names, or those of parameter servers, or of aggregators.",
+        examples=[["worker-3", "worker-7"], ["server-1"], ["aggregator-0"]],
     )
 
 
@@ -252,15 +252,42 @@ class FaultSpec(ClassFaultSpec, _Victims):
             return all(map(is_server, self.who.devices))
         return self.who == WhoByName(name="server")
 
+    @property
+    def of_aggregator(self) -> bool:
+        """True if the fault strikes aggregators."""
+        return isinstance(self.who, WhoByDevices) and all(map(is_aggregator, self.who.devices))
+
     def _impossible(self) -> str | None:
         if isinstance(self.when, ByTrace) and self.who != WhoByName(name="each"):
             return "a trace names the devices: take 'who' out"
+        if self.of_aggregator:
+            return super()._impossible() or self._impossible_of_aggregator()
         if not self.of_server:
-            if isinstance(self.who, WhoByDevices) and any(map(is_server, self.who.devices)):
-                return "it strikes servers and workers: give each a fault of its own"
-            return super()._impossible()
+            return self._of_two_kinds() or super()._impossible()
         if self.how.kind != "kill":
             return f"a server cannot have '{self.how.kind}': use `how: kill`"
         if isinstance(self.when, AfterPushes):
             return "a server pushes nothing: give a time or an iteration"
+        return None
+
+    def _of_two_kinds(self) -> str | None:
+        """Return that devices are of several kinds, and what to do, if they are."""
+        devices = self.who.devices if isinstance(self.who, WhoByDevices) else ()
+        if any(map(is_server, devices)):
+            others = "aggregators" if any(map(is_aggregator, devices)) else "workers"
+            return f"it strikes servers and {others}: give each a fault of its own"
+        if any(map(is_aggregator, devices)):
+            return "it strikes aggregators and workers: give each a fault of its own"
+        return None
+
+    def _impossible_of_aggregator(self) -> str | None:
+        if self.how.kind == "kill":
+            return "an aggregator cannot be killed: use `how: freeze` or `how: stop-network`"
+        if isinstance(self.when, AfterPushes):
+            return "an aggregator is not struck after pushes: give a time or an iteration"
+        if isinstance(self.how, SlowFault) and self.how.factor is not None:
+            return (
+                "an aggregator draws no durations that a factor could change: give it an uplink or a "
+                "downlink, as in `how: {kind: slow, uplink: 1mbit}`"
+            )
         return None

@@ -5,7 +5,7 @@ The agent is asked only for what changes. Under the virtual clock durations and 
 that nothing is slowed down for real.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,7 +72,13 @@ class Impairments:
     """The impairments of all devices of a run that faults may strike."""
 
     def __init__(
-        self, names: Mapping[int, str], ask: Ask, *, wall: bool, co_located: int = 0
+        self,
+        names: Mapping[int, str],
+        ask: Ask,
+        *,
+        wall: bool,
+        co_located: int = 0,
+        aggregators: Collection[int] = (),
     ) -> None:
         """Start with all devices as planned.
 
@@ -81,11 +87,13 @@ class Impairments:
             wall: True under the wall clock; under the virtual clock nothing is slowed down for real.
             co_located: the number of workers, the first ones, with a server on their machine. Under the
                 virtual clock its link stays up for real: the server has to obey the clock meanwhile.
+            aggregators: the numbers of those of the devices that are aggregators. Under the virtual
+                clock nothing is done to them, as they have to obey it.
         """
         self._names = names
         self._ask = ask
         self._wall = wall
-        self._co_located = co_located
+        self._co_located, self._aggregators = co_located, frozenset(aggregators)
         self._faults: dict[int, list[Fault]] = {number: [] for number in names}
         self._now = dict.fromkeys(names, Impairment())
 
@@ -98,7 +106,10 @@ class Impairments:
 
     def is_real(self, fault: Fault, device: int) -> bool:
         """Return True if a fault of a device is carried out, and not only computed by the clock."""
-        return self._wall or fault.kind not in UNREACHABLE or device >= self._co_located
+        if self._wall:
+            return True
+        links_are_real = device >= self._co_located
+        return device not in self._aggregators and (links_are_real or fault.kind not in UNREACHABLE)
 
     def end(self, fault: Fault, devices: Sequence[int]) -> None:
         """Undo a fault on those of the devices on which it is still active."""

@@ -50,6 +50,7 @@ class Injection:
         settings: Settings,
         names: Mapping[int, str],
         *,
+        aggregators: Mapping[int, str],
         ask: Ask,
         start: Start,
         log: RunLog,
@@ -60,12 +61,14 @@ class Injection:
 
         Args:
             names: the workers' or peers' names by number.
+            aggregators: the aggregators' names by their numbers as workers.
             deduplication: knows which faults are on record already.
         """
         # They change as faults do, but are none.
         self._rates = TracedRates(settings.followed_traces, names, ask=ask, clock=clock)
         self._names = names
-        self._numbers = {name: number for number, name in names.items()}
+        self._all = {**names, **aggregators}
+        self._numbers = {name: number for number, name in self._all.items()}
         self._are_peers = any(map(is_peer, names.values()))
         self._evaluated = settings.network.evaluated_peer if self._are_peers else None
         self._clock = TrainingClock(clock)
@@ -75,13 +78,21 @@ class Injection:
             lambda: self._clock.elapsed,
             deduplication,
             servers=0 if self._are_peers else servers,
+            workers=settings.workers,
         )
         self._wall = settings.timing.clock == "wall"
         self._schedule = settings.schedule()
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._co_located = settings.network.co_located
-        self._impairments = Impairments(names, ask, wall=self._wall, co_located=self._co_located)
-        self._workers = KillableWorkers(names, ask, start, clock, wall=self._wall)
+        self._impairments = Impairments(
+            *(self._all, ask),
+            wall=self._wall,
+            co_located=self._co_located,
+            aggregators=aggregators,
+        )
+        self._workers = KillableWorkers(
+            *(self._all, ask, start, clock), wall=self._wall, aggregators=aggregators
+        )
         self._servers = {
             (number := server_number(index)): KilledServer(
                 number, name, ask, start, clock=self._clock, strikes=self._strikes

@@ -59,16 +59,25 @@ class KillableWorkers:
     """The workers of one run, by number."""
 
     def __init__(
-        self, names: Mapping[int, str], ask: Ask, start: Start, now: Clock, *, wall: bool
+        self,
+        names: Mapping[int, str],
+        ask: Ask,
+        start: Start,
+        now: Clock,
+        *,
+        wall: bool,
+        aggregators: Collection[int] = (),
     ) -> None:
         """Start with all workers alive.
 
         Args:
-            names: the workers' names by number.
+            names: the workers' names by number, and those of the aggregators.
+            aggregators: the numbers of these, which never come back.
         """
         self._names = names
         self._ask, self._start, self._now, self._wall = ask, start, now, wall
         self._workers = {number: _KillableWorker() for number in names}
+        self._aggregators = frozenset(aggregators)
 
     def resume(
         self, rows: npt.NDArray[Any], incarnations: Mapping[int, int], dead: Collection[int]
@@ -81,6 +90,8 @@ class KillableWorkers:
         """
         self.count_pushes(rows)
         for number, worker in self._workers.items():
+            if number in self._aggregators:
+                continue
             worker.dead_until = math.inf if number in dead else 0.0
             worker.exited, worker.closed = 0.0, True
             worker.incarnation = incarnations[number] - 1

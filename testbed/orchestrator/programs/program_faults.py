@@ -55,7 +55,9 @@ class ProgramFaults:
         self._names = {number: name for name, number in plan.numbers.items()}
         self._ask, self._now, self._round_of = ask, clock, round_of
         self._began = 0.0
-        self._strikes = Strikes(log, lambda: self.elapsed, Deduplication(), servers=1)
+        self._strikes = Strikes(
+            *(log, lambda: self.elapsed, Deduplication()), servers=1, workers=len(self._names)
+        )
         self._agenda = Agenda(plan.schedule)
         self._impairments = Impairments(self._names, ask, wall=True)
         self._rates = TracedRates(plan.followed_traces, self._names, ask=ask, clock=clock)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from testbed.device_names import is_server
+from testbed.device_names import is_aggregator, is_server
 from testbed.messages.fault_changes import KINDS
 from testbed.results.reading.journals import read_json_lines
 from testbed.results.reading.run_files import FaultRecord
@@ -45,7 +45,7 @@ class FaultOccurrence:
     Attributes:
         kind: one of ``KINDS``.
         rule: the place of its rule in the experiment file's list, from 0.
-        device: ``worker-3``, ``server`` or, of several, ``server-1``.
+        device: ``worker-3``, ``aggregator-0``, ``server`` or, of several, ``server-1``.
         ended: its end; None if none is recorded.
     """
 
@@ -146,4 +146,8 @@ def alive(
 
 
 def _of_workers(occurrences: Iterable[FaultOccurrence]) -> list[FaultOccurrence]:
-    return [s for s in occurrences if s.kind in CRASHES and not is_server(s.device)]
+    return [
+        s
+        for s in occurrences
+        if s.kind in CRASHES and not (is_server(s.device) or is_aggregator(s.device))
+    ]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import number_text as q
-from testbed.device_names import SERVER_NAME, is_server
+from testbed.device_names import SERVER_NAME, is_aggregator, is_server
 from testbed.results.reading.recorded_faults import AWAY, FaultOccurrence, in_order, struck
 from testbed.results.reading.recorded_run import RecordedRun
 
@@ -57,10 +57,10 @@ def in_a_line(run: RecordedRun) -> str:
     found = struck(run.faults)
     for kind in in_order(found):
         devices = {occurrence.device for occurrence in run.faults if occurrence.kind == kind}
-        servers = sorted(filter(is_server, devices))
-        workers = len(devices) - len(servers)
+        serving = sorted(one for one in devices if is_server(one) or is_aggregator(one))
+        workers = len(devices) - len(serving)
         whom = [f"{workers:,} worker{'s' if workers != 1 else ''}"] if workers else []
-        whom += ["the server" if one == SERVER_NAME else one for one in servers]
+        whom += ["the server" if one == SERVER_NAME else one for one in serving]
         of = f"{' and '.join(whom)}"
         parts.append(f"{of} away for some time" if kind == AWAY else f"{kind} of {of}")
     return ", ".join(parts)

@@ -138,12 +138,13 @@ class ClockOfServers:
         """Return the workers from which nothing arrives now.
 
         A machine's link that a server has as well stays up for real: the clock alone holds what crosses
-        it, as the server has to answer meanwhile.
+        it, as the server has to answer meanwhile. So do aggregators.
         """
         co_located = self._settings.network.co_located
         cut_off = self._active_faults.under(UNREACHABLE)
         frozen = self._active_faults.under({"freeze"})
-        return sorted(frozen | {worker for worker in cut_off if worker >= co_located})
+        found = frozen | {worker for worker in cut_off if worker >= co_located}
+        return sorted(worker for worker in found if worker < self._settings.workers)
 
     def _report_use(self) -> None:
         """Report what devices have done until a version is to be evaluated, if that has an energy."""

@@ -68,6 +68,7 @@ def make(tmp_path: Path, clock: Clock) -> Make:
         injection = Injection(
             change(settings(rules=rules, **changes)),
             dict(enumerate(names)),
+            aggregators={},
             ask=asked.append,
             start=lambda device, role: asked.append(StartRole(device, role)),
             log=RunLog(tmp_path / "run", "", {}),
