@@ -55,7 +55,7 @@ class Options(BaseModel):
     learning_rate: float | None = Field(
         default=None,
         gt=0,
-        le=1e6,
+        le=1e30,
         description="This run's learning rate; default (null): the experiment's.",
     )
     encoding: EncodingChoice | None = Field(

@@ -185,7 +185,7 @@ class TrainingSpec(Section):
     learning_rate: float = Field(
         default=0.1,
         gt=0,
-        le=1e6,
+        le=1e30,
         description="Learning rate α before staleness; default 0.1, as AdaComp's authors.",
     )
     schedule: ScheduleSpec | None = Field(
