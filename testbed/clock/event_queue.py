@@ -3,10 +3,10 @@
 Of events at one moment, those of a lower rank come first. Faults strike, and killed peers come back;
 messages pass the core, and arrive at those that compute; computations end, and messages arrive at
 servers, after those that have waited at a frozen aggregator; processors have handled one, where that
-takes time; then workers ask for parameters (a
-pull gets every update that arrived up to its time) and peers begin to compute; processors of servers
-begin with the next message; links have room again; those that were silent for too long are suspected;
-and last the time limits of servers and aggregators are over.
+takes time; then workers ask for parameters (a pull gets every update that arrived up to its time) and
+peers begin to compute; processors of servers begin with the next message; links have room again; those
+that were silent for too long are suspected; and last the time limits of servers and aggregators are
+over.
 
 Within each rank, the event with the lower number comes first. Around servers that is a conversation's:
 the worker's number if there is one server; of processors and time limits, the server's index. Among
