@@ -108,10 +108,13 @@ def _clusters(made: Experiment, draw: np.random.Generator) -> Experiment:
 def _any_graph(made: Experiment, draw: np.random.Generator) -> Experiment:
     """Attach devices to a known topology, or to a graph that ``write_graph`` draws."""
     if draw.random() < 0.3:
-        graph = {"topohub": _one(draw, *_TOPOLOGIES)}
+        graph = {"topohub": one_of(draw, *_TOPOLOGIES)}
     else:
         graph = {"file": GRAPH_FILE.format(name=made["name"])}
-    graph |= {"attach": _one(draw, "random", "in-turn"), "rate": _one(draw, *_RATES[made["clock"]])}
+    graph |= {
+        "attach": one_of(draw, "random", "in-turn"),
+        "rate": one_of(draw, *_RATES[made["clock"]]),
+    }
     if made["clock"] == "wall":
         graph["delay"] = "0s"
     if draw.random() < 0.4:
@@ -156,7 +159,7 @@ def _hierarchical(made: Experiment, draw: np.random.Generator) -> Experiment:
     if draw.random() < 0.5:
         algorithm["server"] = "asynchronous"
     if draw.random() < 0.3:
-        algorithm |= _one(draw, {"wait_for": 1}, {"within": "200ms"})
+        algorithm |= one_of(draw, {"wait_for": 1}, {"within": "200ms"})
     training = made["training"]
     if "server" not in algorithm:  # each update takes a gradient of every device
         training = training | {"updates": min(training["updates"], 30)}
@@ -183,16 +186,12 @@ def _with_struck_aggregators(made: Experiment, draw: np.random.Generator) -> Exp
     count = len(made["network"]["clusters"])
     found: list[dict[str, Any]] = []
     for fault in made["faults"]:
-        how = _one(draw, "freeze", "freeze", "stop-network", "partition", "slow")
+        how = one_of(draw, "freeze", "freeze", "stop-network", "partition", "slow")
         whose = sorted({int(one) for one in draw.integers(count, size=2)})
-        rate = _one(draw, "500kbit", "2mbit", "10mbit")
-        if (
-            fault["when"].keys() & {"probability"}
-            or fault["who"] == "server"
-            or draw.random() < 0.4
-        ):
+        rate = one_of(draw, "500kbit", "2mbit", "10mbit")
+        if "probability" in fault["when"] or fault["who"] == "server" or draw.random() < 0.4:
             continue
-        slower = {"kind": "slow", "uplink": rate} | _one(draw, {}, {"downlink": rate})
+        slower = {"kind": "slow", "uplink": rate} | one_of(draw, {}, {"downlink": rate})
         who = {"devices": [f"aggregator-{one}" for one in whose]}
         found.append(fault | {"who": who, "how": slower if how == "slow" else how})
     return made | {"faults": made["faults"] + found}
@@ -253,9 +252,9 @@ def _with(made: Experiment, **network: Any) -> Experiment:
 def _link(made: Experiment, draw: np.random.Generator) -> dict[str, Any]:
     """Draw a shared link; it has a rate in one direction at least."""
     rates = _RATES[made["clock"]]
-    link = {"uplink": _one(draw, None, *rates), "downlink": _one(draw, *rates)}
+    link = {"uplink": one_of(draw, None, *rates), "downlink": one_of(draw, *rates)}
     if made["clock"] == "virtual":
-        link["delay"] = _one(draw, None, "2ms", "15ms")
+        link["delay"] = one_of(draw, None, "2ms", "15ms")
     return {key: value for key, value in link.items() if value is not None}
 
 
@@ -275,13 +274,13 @@ def _graph(draw: np.random.Generator, clock: str) -> dict[str, Any]:
         pairs = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
         pairs += [(other, one) for one, other in pairs]
     for one, other in pairs:
-        edge = {"source": one, "target": other, "rate": _one(draw, None, *_RATES[clock])}
+        edge = {"source": one, "target": other, "rate": one_of(draw, None, *_RATES[clock])}
         if clock == "virtual":
-            edge["delay"] = _one(draw, None, "1ms", "8ms")
+            edge["delay"] = one_of(draw, None, "1ms", "8ms")
         edges.append({key: value for key, value in edge.items() if value is not None})
     nodes = [{"id": i, "name": f"router-{i}"} for i in range(count)]
     return {"directed": directed, "nodes": nodes, "edges": edges}
 
 
-def _one(draw: np.random.Generator, *options: Any) -> Any:
+def one_of(draw: np.random.Generator, *options: Any) -> Any:
     return options[int(draw.integers(len(options)))]

@@ -5,11 +5,9 @@ from a checkpoint. Some experiments get another algorithm for it, or a stream of
 stream of their own: the rest of a seed's experiment stays.
 """
 
-from typing import Any
-
 import numpy as np
 
-from bench.networks import Experiment
+from bench.networks import Experiment, one_of
 
 SHARE = 0.3
 """The part of the experiments whose workers are made to remember something."""
@@ -23,24 +21,30 @@ def with_memory(made: Experiment, seed: int, share: float = SHARE) -> Experiment
     if draw.random() >= share:
         return made
 
-    def one(*options: Any) -> Any:
-        return options[int(draw.integers(len(options)))]
-
     feedback = {"ratio": 0.05, "error_feedback": True}
     (algorithm,) = made["algorithms"]
     if algorithm["name"] == "hierarchical":
         return made | {"algorithms": [algorithm | feedback]}
-    protocol = one("pull", "push-and-wait", "push-and-interrupt")
+    protocol = one_of(draw, "pull", "push-and-wait", "push-and-interrupt")
     own = [
-        {"name": one("adacomp", "comp-asgd"), **feedback},
+        {"name": one_of(draw, "adacomp", "comp-asgd"), **feedback},
         {"name": "sync-sgd", "protocol": protocol, **feedback},
         {"name": "comp-asgd", "ratio": 0.05, "selection": "random"},
-        {"name": "downpour", "push_every": one(1, 2, 3), "fetch_every": one(2, 3, 6)},
-        {"name": "easgd", "exchange_every": one(1, 4)},
+        {
+            "name": "downpour",
+            "push_every": one_of(draw, 1, 2, 3),
+            "fetch_every": one_of(draw, 2, 3, 6),
+        },
+        {"name": "easgd", "exchange_every": one_of(draw, 1, 4)},
     ]
     if made["devices"].get("servers", 1) > 1:
-        return made | {"algorithms": [one(*own)]}
-    chosen = one(*own, {"name": "fedavg", "local_steps": 3, "proximal": one(None, 0.1)}, "stream")
+        return made | {"algorithms": [one_of(draw, *own)]}
+    chosen = one_of(
+        draw,
+        *own,
+        {"name": "fedavg", "local_steps": 3, "proximal": one_of(draw, None, 0.1)},
+        "stream",
+    )
     if chosen == "stream":
         return made | {"partition": "stream"}
     if chosen["name"] == "fedavg":

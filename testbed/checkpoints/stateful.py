@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard
 import numpy as np
 
 State: TypeAlias = dict[str, Any]
-"""What an object remembers, by attribute: plain values, arrays and objects of stored classes.
+"""The state of an object: by attribute, plain values, arrays and objects of stored classes.
 
 What type each has only the class knows that saves and restores it.
 """

@@ -17,7 +17,7 @@ from testbed.clock.server_processors import ServerProcessors
 from testbed.clock.timed_workers import TimedWorker
 
 _AT_SERVER = frozenset({ASKED, SILENT})
-"""Ranks of events at which a role that serves is told of a moment, and not sent a message."""
+"""Ranks of events that tell a role that serves what time it is; no message arrives with them."""
 
 
 class Clock(Protocol):
@@ -51,22 +51,14 @@ class StruckAggregators:
     def keeps(self, conversation: int) -> bool:
         """Return True if what has arrived in a conversation waits for the thaw of its receiver."""
         thaw = self.thaw(self._clock.conversations.server(conversation))
-        if thaw <= self._clock.now:
-            return False
-        if thaw < inf:  # otherwise it is never taken in
-            self._clock.events.add(thaw, KEPT, conversation, EXACT)
-        return True
+        return self._comes_later(self._clock.now, thaw, KEPT, conversation, EXACT)
 
     def delays(self, time: float, rank: int, conversation: int, what: float) -> bool:
         """Return True if a moment comes later at a frozen aggregator; it was added again."""
         if rank not in _AT_SERVER:
             return False
         thaw = self.thaw(self._clock.conversations.server(conversation))
-        if thaw <= time:
-            return False
-        if thaw < inf:
-            self._clock.events.add(thaw, rank, conversation, what)
-        return True
+        return self._comes_later(time, thaw, rank, conversation, what)
 
     def delays_role(self, time: float, rank: int, server: int) -> bool:
         """Return True if a moment of a role that serves comes later; it was added again."""
@@ -77,9 +69,15 @@ class StruckAggregators:
         if rank == HANDLED:
             later, one.owed = time + one.owed, 0.0
         else:
-            later = max(time, one.frozen)
+            later = one.frozen
+        return self._comes_later(time, later, rank, server)
+
+    def _comes_later(
+        self, time: float, later: float, rank: int, number: int, what: float = 0
+    ) -> bool:
+        """Return True if an event comes later than its time; it is added then, unless that is never."""
         if later <= time:
             return False
         if later < inf:
-            self._clock.events.add(later, rank, server)
+            self._clock.events.add(later, rank, number, what)
         return True

@@ -1,4 +1,4 @@
-"""What a running container may use, and has used, as its control groups say: processors and memory.
+"""The processors and the memory of a running container: their limits and their use, by control groups.
 
 An engine can limit processors, too, but cannot lift that: it takes "no limit" for "no change".
 """

@@ -236,7 +236,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Push an aggregator's sum before the role is told of another event: that may overwrite it."""
+    """Push an aggregator's sum at once: the role's next event may overwrite it."""
 
     combined: Combined
 

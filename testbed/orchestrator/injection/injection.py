@@ -85,13 +85,14 @@ class Injection:
         self.paces = Paces.make(settings.workers) if settings.faults.rules and self._wall else None
         self._co_located = settings.network.co_located
         self._impairments = Impairments(
-            *(self._all, ask),
+            self._all,
+            ask,
             wall=self._wall,
             co_located=self._co_located,
             aggregators=aggregators,
         )
         self._workers = KillableWorkers(
-            *(self._all, ask, start, clock), wall=self._wall, aggregators=aggregators
+            self._all, ask, start, clock, wall=self._wall, aggregators=aggregators
         )
         self._servers = {
             (number := server_number(index)): KilledServer(

@@ -56,7 +56,11 @@ class ProgramFaults:
         self._ask, self._now, self._round_of = ask, clock, round_of
         self._began = 0.0
         self._strikes = Strikes(
-            *(log, lambda: self.elapsed, Deduplication()), servers=1, workers=len(self._names)
+            log,
+            lambda: self.elapsed,
+            Deduplication(),
+            servers=1,
+            workers=len(self._names),
         )
         self._agenda = Agenda(plan.schedule)
         self._impairments = Impairments(self._names, ask, wall=True)

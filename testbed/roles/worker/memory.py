@@ -1,4 +1,4 @@
-"""What a worker remembers under the virtual clock, in a file, for checkpoints of the run.
+"""The file in which a worker keeps its state for checkpoints of the run, under the virtual clock.
 
 A checkpoint has the servers, the clock, and of each worker what it was sent and how many mini-batches
 it has drawn. The rest follows from that, but for what the worker's half, its own copy of the parameters

@@ -16,7 +16,7 @@ from traffic.accounting import QUANTITIES, Account
 
 Names = npt.NDArray[np.str_]
 _SUMS = ("frames", "wire_bytes", "stream_bytes", "retransmitted_bytes")
-"""What is added up of TCP; the stream of UDP is its datagrams."""
+"""The columns of TCP that are added up. UDP has no stream: its datagrams take that column."""
 
 
 def by_device(found: Account, ledgers: Ledgers, run: Path) -> tuple[pa.Table, pa.Table]:
