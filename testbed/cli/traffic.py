@@ -205,7 +205,7 @@ def _verdict(counted: dict[str, Any], first: str) -> str:
                 "counter, to the byte"
             )
         case False if only_untold(difference["reason"] for difference in counted["differences"]):
-            return "reconciled, except for streams of a server that was killed:"
+            return "reconciled, except for streams of a server or an aggregator that was killed:"
         case False:
             return "NOT reconciled:"
         case _:

@@ -83,8 +83,9 @@ def _unknown_devices(contents: AnyContents, fault: FaultSpec) -> list[Conflict]:
         case WhoByDevices(devices=names) if fault.of_aggregator:
             if found := _without_aggregators(contents, names[0]):
                 return found
-            text = "aggregators are struck under the virtual clock only: use `clock: virtual`"
-            return [(("who",), text)] * (contents.clock == "wall")
+            virtual_kill = contents.clock == "virtual" and fault.how.kind == "kill"
+            text = "aggregators are killed by the wall clock only: use freeze, or `clock: wall`"
+            return [(("how",), text)] * virtual_kill
         case WhoByDevices(devices=names):
             numbered = [worker_name(i) for i in range(workers)]
             servers = server_names(contents.devices.servers)

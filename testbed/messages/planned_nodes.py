@@ -97,6 +97,7 @@ class PlannedCounts(TypedDict):
     Attributes:
         captured: the devices whose links are captured.
         cut_from: the devices that a partition cuts others off from.
+        cut_between: those that it cuts an aggregator off from, by the aggregator.
         counted, uncounted: the devices whose ingress is counted, and those whose traffic is left out.
         local, above: as in ``network.building.Queues``.
         sockets: the devices whose TCP connections are counted.
@@ -108,6 +109,7 @@ class PlannedCounts(TypedDict):
     devices: Sequence[PlannedDevice]
     captured: Sequence[str]
     cut_from: Sequence[str]
+    cut_between: NotRequired[Mapping[str, Sequence[str]]]
     counted: Sequence[str]
     uncounted: Sequence[str]
     local: NotRequired[Mapping[str, str]]

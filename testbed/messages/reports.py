@@ -31,7 +31,7 @@ class DevicesConnected:
 
 @dataclass(frozen=True, slots=True)
 class TrainingBegun:
-    """Training has begun, or goes on in a resumed run."""
+    """Training has begun, or goes on: in a resumed run, or at an aggregator that came back."""
 
     host_time: float
     server: int = 0

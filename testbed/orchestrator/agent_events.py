@@ -163,7 +163,7 @@ class AgentEvents:
         devices.liveness.exited(device)
         if event.status == 0:
             return
-        if self._injection.exited(device):
+        if self._injection.exited(device) or self._is_orphan(device):
             if device in devices.hubs:
                 records.ledgers[devices.hubs.index(device)].server_kills += 1
             return
@@ -184,7 +184,13 @@ class AgentEvents:
         else:
             records.last_loss = how
             records.disturb(device)
-        records.event("warning", f"{device} died: {how}", device, EventKind.DIED)
+        # Its aggregator is dead for good, say.
+        level = "info" if self._injection.is_lost(device) else "warning"
+        records.event(level, f"{device} died: {how}", device, EventKind.DIED)
+
+    def _is_orphan(self, device: str) -> bool:
+        """Return True for an aggregator whose own aggregator is dead for good."""
+        return device in self._plan.aggregators and self._injection.is_lost(device)
 
     def misreported(self, device: str, error: Exception) -> None:
         """End a role that has sent something else than a report of its own.

@@ -109,12 +109,11 @@ def _of_aggregators(
     The counters of a resumed run have those of its last session only.
     """
     found = {}
-    of_each = zip(plan.aggregators, records.servers.of_aggregators(), strict=False)
-    own = records.ledgers[len(plan.servers) :]
-    for (name, told), ledgers in zip(of_each, own, strict=False):
+    for index, told in records.servers.of_aggregators().items():
+        name, counter = plan.serving[index], records.ledgers[index].counter
         found[name] = told
-        if ledgers.counter is not None and not resumed:
-            found[name] = told | {"wire_bytes": int(ledgers.counter["bytes"])}
+        if counter is not None and not resumed:
+            found[name] = told | {"wire_bytes": int(counter["bytes"])}
     return found
 
 

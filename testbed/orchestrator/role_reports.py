@@ -154,8 +154,12 @@ class RoleReports:
     # -- training
 
     def _training_begun(self, report: TrainingBegun) -> None:
-        hub = self._devices.hubs[report.server]
-        if not self._records.servers.begins(report):
+        hub, servers = self._devices.hubs[report.server], self._records.servers
+        if report.server >= servers.count:
+            self._injection.connected(self._plan.settings.as_worker(report.server))
+            self._records.event("info", "training goes on", hub)
+            return
+        if not servers.begins(report):
             self._records.moment(EventKind.TRAINING_BEGAN, hub)
             return
         self._records.begin_training(report.host_time, hub)
@@ -233,8 +237,12 @@ class RoleReports:
     def _training_ended(self, report: TrainingEnded) -> None:
         servers = self._records.servers
         self._injection.server_ended(report.server)
-        if not servers.ends(report.server):
-            return  # workers train on with the other servers
+        over = servers.ends(report.server)
+        if self._plan.aggregators and servers.have_ended:
+            for aggregator in self._injection.release_aggregators():
+                over = servers.give_up(aggregator)
+        if not over:
+            return  # workers train on with the other servers, or their aggregator has yet to hear
         self._records.training_over = True
         self._devices.ask(ReadProcessors())
         if self._plan.background:

@@ -56,6 +56,7 @@ class Servers:
         self._ended: set[int] = set()
         self._parameters = [bytearray() for _ in range(count)]
         self._finished: dict[int, ServerFinished] = {}
+        self._given_up: set[int] = set()
 
     def listens(self, server: int) -> bool:
         """Record that a server listens; return True if all do."""
@@ -114,6 +115,16 @@ class Servers:
         self._ended.add(server)
         return len(self._ended) == self._serving
 
+    @property
+    def have_ended(self) -> bool:
+        """True if training has ended at all servers, which aggregators may still have to hear of."""
+        return self._ended.issuperset(range(self.count))
+
+    def give_up(self, aggregator: int) -> bool:
+        """Expect no report of an aggregator any more; return True if training has ended at all."""
+        self._given_up.add(aggregator)
+        return self.ends(aggregator)
+
     def add_parameters(self, report: FinalParameters) -> None:
         """Take a part of a server's final parameters."""
         self._parameters[report.server][report.start :] = report.raw
@@ -126,22 +137,24 @@ class Servers:
     def finishes(self, report: ServerFinished) -> bool:
         """Record a server's last report; return True if all have finished."""
         self._finished[report.server] = report
-        return len(self._finished) == self._serving
+        return len(self._finished.keys() | self._given_up) == self._serving
 
     @property
     def version(self) -> int:
         """The run's version at the end, of servers that have finished."""
         return min(self._finished[server].version for server in range(self.count))
 
-    def of_aggregators(self) -> list[dict[str, int]]:
-        """Return what each aggregator that has finished received of its devices, and what was late."""
-        found = (self._finished.get(index) for index in range(self.count, self._serving))
-        return [
-            {
+    def of_aggregators(self) -> dict[int, dict[str, int]]:
+        """Return what each aggregator that has finished received of its devices, and what was late.
+
+        They are given by their indices as roles that serve.
+        """
+        return {
+            index: {
                 "payload_bytes": report.payload_bytes,
                 "message_bytes": report.message_bytes,
                 "late": report.late or 0,
             }
-            for report in found
-            if report is not None
-        ]
+            for index, report in sorted(self._finished.items())
+            if index >= self.count
+        }

@@ -78,6 +78,16 @@ def network(plan: Plan, directory: Path) -> PlannedNetwork:
         "devices": devices(plan),
         "captured": plan.serving or (plan.observed,),
         "cut_from": plan.serving or tuple(plan.workers),
+        "cut_between": {
+            plan.serving[index]: [
+                *(plan.names[caller] for caller in plan.settings.callers(index)),
+                *(
+                    plan.serving[one]
+                    for one in plan.settings.called(plan.settings.as_worker(index))
+                ),
+            ]
+            for index in range(len(plan.servers), len(plan.serving))
+        },
         "counted": (*plan.counted, *plan.aggregators),
         "uncounted": [EVALUATOR_NAME],
         "local": plan.local,

@@ -200,10 +200,10 @@ class _Role:
             )
 
         if orders is None:
-            # An aggregator holds nothing that lasts: it writes no checkpoints by the wall clock.
-            (WallAggregator if aggregates else WallServer)(
-                serving(None if aggregates else restart)
-            ).serve()
+            if aggregates:  # it holds nothing that lasts, and writes no checkpoints
+                WallAggregator(serving(None), arguments.get("incarnation", 0)).serve()
+            else:
+                WallServer(serving(restart)).serve()
         elif servers is None:
             clock_ends = orders.of_clock(OrderChannel)
             ServerWithClock(serving(restart), times=loaded.times, channels=clock_ends).serve()

@@ -108,6 +108,7 @@ class ParameterService(Stateful):
             "_exact",
             "_broadcasts",
             "_workers",
+            "_struck_aggregators",
             "_deals",
         }
     )
@@ -147,7 +148,13 @@ class ParameterService(Stateful):
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
         self._workers = settings.workers
-        self._silence = Silence(settings.timing.suspect_after)
+        # An aggregator waits for its own devices, and suspects them, before it has anything to send.
+        self._struck_aggregators = {
+            one: 1 + levels
+            for one, levels in settings.levels_below(index).items()
+            if settings.faults.may_strike(one)
+        }
+        self._silence = Silence(settings.timing.suspect_after, self._struck_aggregators)
         # A worker needs every server's slice, so it is enough that the first server holds its own back.
         # If each did by counts of its own, two workers might wait for each other at two servers.
         bound = getattr(settings.algorithm, "staleness_bound", None)
@@ -228,8 +235,8 @@ class ParameterService(Stateful):
             self._is_to_send(worker, time)
 
     def _is_to_send(self, worker: int, time: float) -> None:
-        """Start a worker's turn; an aggregator waits for devices, and suspects them itself."""
-        if worker < self._workers:
+        """Start a worker's turn; an aggregator that no fault strikes always answers."""
+        if worker < self._workers or worker in self._struck_aggregators:
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
@@ -350,6 +357,8 @@ class ParameterService(Stateful):
         found: list[Entry] = [UpdateEntry(row, half.version)] if self.makes_updates else []
         self._bytes[worker] = 0
         found += self._heard(worker, push.base_version, time, again=again)
+        if push.update is None and worker >= self._workers:
+            self._silence.ends(worker)  # it has no devices, and asks when one is there
         found += self._advanced(before)
         return found
 

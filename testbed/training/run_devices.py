@@ -4,7 +4,7 @@ It is the part of a run's settings that a process reads which makes no half of a
 neither the experiment file's sections nor a plug-in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -125,6 +125,22 @@ class RunDevices:
     def as_worker(self, aggregator: int) -> int:
         """Return an aggregator's number as a worker, by its index as a role that serves."""
         return self.workers + aggregator - self.servers
+
+    def above(self, device: int) -> Sequence[int]:
+        """Return the numbers, as workers, of the aggregators above a device, the nearest first."""
+        found: list[int] = []
+        while self.calls_aggregator(device):
+            device = self.as_worker(self.called(device)[0])
+            found.append(device)
+        return found
+
+    def levels_below(self, index: int) -> Mapping[int, int]:
+        """Return how many levels of devices are below each aggregator that a role serves."""
+        callers = [caller for caller in self.callers(index) if caller >= self.workers]
+        below = {
+            caller: self.levels_below(self.servers + caller - self.workers) for caller in callers
+        }
+        return {caller: 1 + max(levels.values(), default=0) for caller, levels in below.items()}
 
     @property
     def evaluator(self) -> int:

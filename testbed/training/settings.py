@@ -47,6 +47,14 @@ class FaultSettings:
         ]
         return max(absences, default=None)
 
+    def may_strike(self, device: int) -> bool:
+        return any(rule.faults_of(device) for rule in self.rules)
+
+    def absence_of(self, device: int) -> float | None:
+        """Return the longest time in seconds for which a device is killed; None if it never returns."""
+        kills = (one for rule in self.rules for one in rule.faults_of(device) if one.kind == "kill")
+        return max((one.duration for one in kills if one.duration is not None), default=None)
+
     def steps_to_checkpoint(self, peer: int) -> int | None:
         """Return a peer's own steps from one of its checkpoints to the next.
 
@@ -142,6 +150,16 @@ class Settings(RunDevices):
     @property
     def training(self) -> TrainingSpec:
         return self.spec.training
+
+    def absence(self, index: int) -> float | None:
+        """Return the longest time in seconds for which a role that serves is away, by its index.
+
+        None: it is there for the whole run, or gone for good.
+        """
+        found = [self.faults.server_absence]
+        if index >= self.servers:
+            found.append(self.faults.absence_of(self.as_worker(index)))
+        return max((one for one in found if one is not None), default=None)
 
     def schedule(self) -> Schedule:
         """Return the schedule of the run's faults, of which nothing was drawn yet."""

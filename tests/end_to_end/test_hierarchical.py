@@ -225,6 +225,69 @@ def test_devices_and_the_server_under_faults_by_the_wall_clock(tmp_path: Path) -
         assert sorted(set(made.tolist())) == list(range(1, 91))
 
 
+TREE: dict[str, Any] = {
+    "clock": "wall",
+    "algorithms": [ALL],
+    "devices": {"workers": 5, "suspect_after": "500ms"},
+    "network": {"clusters": [*UNSHAPED["clusters"][:1], *UNSHAPED_REGION]},
+    "training": {"updates": 120},
+    "compute": {"distribution": "constant", "mean": "5ms"},
+    "waiting": {"distribution": "constant", "mean": "10ms"},
+    "evaluation": {"every": 30, "images": 100},
+}
+"""Three workers below aggregator-0, and two below aggregator-1, which is below aggregator-2."""
+
+
+def test_aggregators_under_faults_by_the_wall_clock(tmp_path: Path) -> None:
+    first, inner, outer = ({"devices": [f"aggregator-{i}"]} for i in range(3))
+    faults = [
+        strike(first, 10, "kill"),
+        strike(inner, 14, "partition"),
+        strike(outer, 40, "freeze", "1500ms"),  # which the server suspects
+        strike(inner, 60, "kill"),
+        strike({"devices": ["worker-3"]}, 62, "kill", "100ms"),  # while its aggregator is away
+        strike(first, 75, "stop-network", "100ms"),
+        strike(first, 80, {"kind": "slow", "uplink": "20mbit"}),
+    ]
+    done = execute_here(load(written(tmp_path, **TREE, faults=faults)), tmp_path / "out")
+    (summary,) = done.summaries
+    assert (summary["ended"], summary["updates"]) == ("completed", 120), summary["reason"]
+    assert summary["workers_lost"] == 0
+    assert {"kill", "partition", "freeze", "stop-network", "slow"} == summary["faults"].keys()
+    assert summary["suspected"] >= 1
+    assert summary["aggregators"].keys() == {"aggregator-0", "aggregator-1", "aggregator-2"}
+    traffic = summary["traffic"]
+    assert {one["reason"] for one in traffic["differences"]} == {SERVER_KILLED}
+    verdicts = {name: one["reconciled"] for name, one in traffic["servers"].items()}
+    killed = {"aggregator-0": False, "aggregator-1": False}
+    assert verdicts == {"server": True, "aggregator-2": True, **killed}
+    every = Ledgers.load_all(done.directory / "hierarchical" / "traffic")
+    (ledgers,) = (one for one in every if one.of == "aggregator-1")
+    # Their connections with its second process; the first could not tell of its own.
+    assert {one.device for one in ledgers.connections} == {"worker-3", "worker-4"}
+
+
+@pytest.mark.parametrize(
+    ("how", "lasting"),
+    [("freeze", None), ("stop-network", None), ("kill", None), ("kill", "60s")],
+)
+def test_a_run_ends_while_an_aggregator_is_away(
+    tmp_path: Path, how: str, lasting: str | None
+) -> None:
+    """One that is frozen hears of the end, and passes it on; others are killed with all below."""
+    fault = strike({"devices": ["aggregator-2"]}, 30, how)
+    fault = {name: one for name, one in fault.items() if name != "lasting"}
+    faults = [fault if lasting is None else fault | {"lasting": lasting}]
+    done = execute_here(load(written(tmp_path, **TREE, faults=faults)), tmp_path / "out")
+    (summary,) = done.summaries
+    assert (summary["ended"], summary["updates"]) == ("completed", 120), summary["reason"]
+    assert summary["host_seconds"] < 30
+    there = {"aggregator-0"} | ({"aggregator-1", "aggregator-2"} if how == "freeze" else set())
+    assert summary["aggregators"].keys() == there
+    for one in summary["traffic"]["differences"]:
+        assert one["reason"] == SERVER_KILLED
+
+
 def test_an_aggregator_that_dies_ends_the_run(command: CommandLine) -> None:
     content = ENDLESS | {"algorithms": [ALL], "network": UNSHAPED}
     started = command.start_run(content)

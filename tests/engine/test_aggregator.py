@@ -27,6 +27,8 @@ from testbed.engine.events import (
     Sum,
 )
 from testbed.engine.server import RETURN_TIMEOUT, Server
+from testbed.faults.fault import Fault
+from testbed.faults.rules import FaultRule, Moment
 from testbed.messages.reports import Suspected, Welcomed
 from testbed.training.aggregator_service import AggregatorService
 from testbed.training.service_entries import Connected, Remark, TrainingBegan
@@ -240,9 +242,28 @@ def test_it_rests_when_one_inside_leaves_and_the_other_rests() -> None:
     assert upwards(one.tell(Heard(4, Pull(), 10))) == [Pull]
 
 
-def test_aggregators_inside_may_be_silent() -> None:
+STRIKES = FaultRule("faults 0", Fault(0, "freeze"), [3, 4], Moment(1.0))
+
+
+def test_aggregators_inside_that_no_fault_strikes_may_be_silent() -> None:
     one = outer(suspect_after=2.0)
     assert one.wait(100.0) == []
+
+
+def test_aggregators_inside_are_suspected_after_their_devices() -> None:
+    """They wait for these as long as anyone, and only then can be late themselves."""
+    one = outer(suspect_after=2.0, rules=[STRIKES])
+    assert not entries(one.wait(3.9))
+    said = one.wait(0.1)
+    assert {entry.worker for entry in entries(said) if isinstance(entry, Suspected)} == {3, 4}
+    assert upwards(said) == [Report]
+
+
+def test_an_aggregator_inside_without_devices_is_not_suspected() -> None:
+    one = outer(suspect_after=2.0, rules=[STRIKES])
+    one.tell(*pushed(4, 0, update=False, asks=False))
+    suspected = [one for one in entries(one.wait(100.0)) if isinstance(one, Suspected)]
+    assert [entry.worker for entry in suspected] == [3]
 
 
 def test_an_earlier_version_comes_from_an_aggregator_that_has_lost_its_server() -> None:

@@ -145,15 +145,23 @@ def test_a_fault_strikes_aggregators_by_their_numbers_after_the_workers() -> Non
     assert "aggregator-0, aggregator-1: freeze, at 1 s, for 2 s" in describe(tree)[1]
 
 
+@pytest.mark.parametrize("how", ["freeze", "kill", "stop-network", "partition"])
+@pytest.mark.parametrize("lasting", ["2s", None])
+def test_any_fault_strikes_aggregators_by_the_wall_clock(how: str, lasting: str | None) -> None:
+    fault = of_devices("aggregator-0", how=how, lasting=lasting)
+    spec = STRUCK | {"faults": [fault], "clock": "wall", "engine": "emulation"}
+    (tree,) = plan(Spec.model_validate(spec))
+    assert f"aggregator-0: {how}, at 1 s" in describe(tree)[1]
+
+
 @pytest.mark.parametrize(
     ("fault", "changes", "text"),
     [
-        (of_devices("aggregator-0", how="kill"), {}, "cannot be killed: use `how: freeze`"),
+        (of_devices("aggregator-0", how="kill"), {}, "use freeze, or `clock: wall`"),
         (of_devices("aggregator-0", when={"probability": 0.1}), {}, "give a time or an iteration"),
         (of_devices("aggregator-0", how={"kind": "slow", "factor": 2}), {}, "an uplink or a"),
         (of_devices("aggregator-0", "worker-0"), {}, "strikes aggregators and workers"),
         (of_devices("aggregator-0", "server"), {}, "strikes servers and aggregators"),
-        (of_devices("aggregator-0"), {"clock": "wall", "engine": "emulation"}, "clock: virtual"),
         (of_devices("aggregator-0"), {"algorithms": ["sync-sgd"]}, "'sync-sgd' has no aggregators"),
         (of_devices("aggregator-2"), {}, "the run has aggregator-0 to aggregator-1"),
     ],

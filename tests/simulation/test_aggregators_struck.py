@@ -63,8 +63,10 @@ def test_an_aggregator_of_one_device_that_is_silent_is_that_device_cut_off(
 @pytest.mark.parametrize("network", ["own links", "shared"])
 def test_outages_of_both_legs_of_an_aggregator_delay_what_passes_them(network: str) -> None:
     """An outage that holds nothing up changes nothing; one of the aggregator holds both legs up."""
-    whole = run(ALL, (3, 3), network=network)
-    struck = run(ALL, (3, 3), fault("aggregator-0", how="stop-network"), network=network)
+    outage = fault("aggregator-0", how="stop-network")
+    whole, struck = (
+        run(ALL, (3, 3), *faults, network=network, suspect_after=None) for faults in ([], [outage])
+    )
     assert len(struck.rows) == len(whole.rows)
     assert struck.digest == whole.digest  # all wait for all, so only times change
     late = [a["time"] - b["time"] for a, b in zip(struck.rows, whole.rows, strict=True)]
@@ -74,11 +76,15 @@ def test_outages_of_both_legs_of_an_aggregator_delay_what_passes_them(network: s
 
 
 def test_a_slower_link_of_an_aggregator_slows_both_legs() -> None:
+    def end(*faults: dict[str, Any]) -> float:
+        found = run(ALL, (3, 3), *faults, network="shared", suspect_after=None)
+        return float(found.rows["time"][-1])
+
     def last(**rates: str) -> float:
         slow = fault("aggregator-1", how={"kind": "slow", **rates}, when="1ms", lasting=None)
-        return float(run(ALL, (3, 3), slow, network="shared").rows["time"][-1])
+        return end(slow)
 
-    whole = float(run(ALL, (3, 3), network="shared").rows["time"][-1])
+    whole = end()
     assert last(uplink="1gbit", downlink="1gbit") == pytest.approx(whole, rel=1e-3)
     assert last(uplink="1mbit") > whole + 10
     assert last(downlink="1mbit") > whole + 10
@@ -147,3 +153,19 @@ def test_a_frozen_aggregator_with_a_processor_handles_the_rest_after_its_thaw(
     assert not ((own > 0.36) & (own < 1.03)).any()
     if algorithm is ALL:
         assert struck.rows["time"][-1] > whole.rows["time"][-1]
+
+
+@pytest.mark.parametrize("how", ["freeze", "stop-network"])
+@pytest.mark.parametrize("lasting", ["3s", None])
+def test_a_silent_aggregator_is_suspected(how: str, lasting: str | None) -> None:
+    """It has twice its devices' time; frozen, it suspects none of those whose pushes wait there."""
+    found = run(
+        *(ALL, (3, 3), fault("aggregator-0", how=how, when="400ms", lasting=lasting)),
+        suspect_after="600ms",
+    )
+    assert found.system.version == UPDATES
+    of_above = [one for one in found.notes.noticed if how == "freeze" or one[1] >= WORKERS]
+    suspected, *welcomed = of_above
+    assert suspected[:2] == ("suspected", WORKERS)
+    assert suspected[2] == pytest.approx(1.2)
+    assert [one[:2] for one in welcomed] == [("welcomed", WORKERS)] * (lasting is not None)

@@ -281,8 +281,6 @@ class FaultSpec(ClassFaultSpec, _Victims):
         return None
 
     def _impossible_of_aggregator(self) -> str | None:
-        if self.how.kind == "kill":
-            return "an aggregator cannot be killed: use `how: freeze` or `how: stop-network`"
         if isinstance(self.when, AfterPushes):
             return "an aggregator is not struck after pushes: give a time or an iteration"
         if isinstance(self.how, SlowFault) and self.how.factor is not None:

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pyroute2 import IPRoute
 
@@ -57,6 +58,7 @@ class DeviceFaults:
         shared: Mapping[Direction, Sequence[tuple[str, str]]] | None = None,
         *,
         local: Mapping[str, str] | None = None,
+        cut_between: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Take over all links and nodes as planned, without faults.
 
@@ -65,12 +67,16 @@ class DeviceFaults:
             servers: IPv4 addresses of the devices that others are cut off from.
             shared: the directions of links whose rate pairs of devices share fairly.
             local: the worker on the machine of each server that has one there.
+            cut_between: the devices that aggregators are cut off from, in the servers' place.
         """
         self._links = links = {device: network.link(device) for device in network.devices}
         self._inside = {device: [link.address] for device, link in links.items()}
         """The addresses at the far end of each device's link: of all devices on its machine."""
         self._outside: dict[str, list[tuple[str, str]]] = {}
-        """For a worker with a server on its machine, all pairs of addresses that a cut is between."""
+        """Of aggregators, and of workers with a server on their machine: between what a cut is."""
+        for device, others in cut_between.items():
+            own = links[device].address
+            self._outside[device] = [(own, links[other].address) for other in others]
         for server, worker in (local or {}).items():
             own, beside = links[worker].address, links[server].address
             machine = links[worker].router

@@ -71,7 +71,9 @@ class RunNetwork:
         self._guard = links.guard
         called = [network.link(device).address for device in plan["cut_from"]]
         self._faults = DeviceFaults(
-            network, networks, called, nodes, queues.fair, local=queues.local
+            *(network, networks, called, nodes, queues.fair),
+            local=queues.local,
+            cut_between=plan.get("cut_between", {}),
         )
         self._beside = {worker: server for server, worker in queues.local.items()}
         self._sockets = SocketLedgers(plan.get("sockets", ()), networks)

@@ -10,7 +10,8 @@ they were at its checkpoint; under the wall clock when its fault ends, and only 
 
 When training has ended, devices that could not receive the message (frozen, cut off, or only just
 connected again, while TCP's retransmission timer is still long) are killed, with their links up: their
-kernel then closes the connection at once, and no ledger has to wait for it.
+kernel then closes the connection at once, and no ledger has to wait for it. Aggregators hear of the end
+from servers and pass it on, so that their faults end before those of workers.
 """
 
 import math
@@ -19,7 +20,7 @@ from typing import Any, get_args
 
 import numpy.typing as npt
 
-from testbed.device_names import SERVER_NUMBER, is_peer, server_names, server_number
+from testbed.device_names import SERVER_NUMBER, is_peer, server_index, server_names, server_number
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
 from testbed.faults.schedule import TimedFault
@@ -29,7 +30,7 @@ from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers, Start
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.orchestrator.injection.reachability import Reachability
+from testbed.orchestrator.injection.reachability import SILENT, Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication
@@ -66,7 +67,7 @@ class Injection:
         """
         # They change as faults do, but are none.
         self._rates = TracedRates(settings.followed_traces, names, ask=ask, clock=clock)
-        self._names = names
+        self._names, self._aggregators = names, aggregators
         self._all = {**names, **aggregators}
         self._numbers = {name: number for number, name in self._all.items()}
         self._are_peers = any(map(is_peer, names.values()))
@@ -91,8 +92,11 @@ class Injection:
             co_located=self._co_located,
             aggregators=aggregators,
         )
+        self._serves = {
+            number: server_number(servers + number - settings.workers) for number in aggregators
+        }
         self._workers = KillableWorkers(
-            self._all, ask, start, clock, wall=self._wall, aggregators=aggregators
+            self._all, ask, start, clock, wall=self._wall, aggregators=self._serves
         )
         self._servers = {
             (number := server_number(index)): KilledServer(
@@ -103,12 +107,14 @@ class Injection:
         self._server_numbers = dict(zip(server_names(servers), self._servers, strict=True))
         self._agenda = Agenda(self._schedule)
         self._struck = Reachability(
-            names, self._workers, self._impairments, self._agenda, co_located=self._co_located
+            *(names, self._workers, self._impairments, self._agenda),
+            above=settings.above,
+            co_located=self._co_located,
         )
         self._futility = Futility("step" if self._are_peers else "push")
         self._updates = settings.training.updates
         self._version = self._reached = 0
-        self._over = False
+        self._over = self._are_aggregators_over = False
         self._ended: set[int] = set()
         self._earlier_seconds = -math.inf
         self._earlier = EarlierFaults()
@@ -156,6 +162,8 @@ class Injection:
             fault, devices = Fault.of_record(record), record["devices"]
             if fault.kind != "kill":
                 self._impairments.begin(fault, devices)
+            for number in self._aggregators.keys() & devices if fault.kind == "kill" else ():
+                self._kill(number)  # all have begun anew
             self._schedule_end(when + record["time"], fault, devices)
         self._tell_given_up(self._names)
 
@@ -226,6 +234,11 @@ class Injection:
         self._tell_given_up([number])
         self._release_if_all_are_lost()
         return not before
+
+    def is_lost(self, device: str) -> bool:
+        """Return True if faults have lost a worker or a peer for good."""
+        number = self._numbers.get(device)
+        return number is not None and self._struck.is_lost(number)
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
         """Record a connection's end, which the server reported after all that came over it.
@@ -361,7 +374,7 @@ class Injection:
         self._bring_workers_back()
 
     def connected(self, number: int) -> None:
-        """Record that a peer that came back is connected to the others."""
+        """Record that a peer or an aggregator that came back is connected to the others."""
         self._workers.connected(number)
 
     def restore_fault(self, record: FaultChange) -> None:
@@ -383,7 +396,7 @@ class Injection:
                 if not (self._over or number in self._ended or self._servers[number].is_away):
                     self._servers[number].begin_fault(fault, when, version)
             return
-        devices = [number for number in devices if self._struck.can_be_struck(number)]
+        devices = [number for number in devices if self._can_be_struck(number)]
         if self._over or not devices:
             return
         self._strikes.write(fault.record("begin", devices, when, version))
@@ -392,11 +405,16 @@ class Injection:
                 self._kill(number)
         else:
             self._impairments.begin(fault, [one for one in devices if one not in spared])
+        below = self._struck.below(devices)
         if self._wall:
-            self._futility.struck(devices)
+            self._futility.struck([*devices, *below])
             self._schedule_end(self._clock.now(), fault, devices)
-        self._tell_given_up(devices)
+        self._tell_given_up([*devices, *below])
         self._release_if_all_are_lost()
+
+    def _can_be_struck(self, number: int) -> bool:
+        over = self._are_aggregators_over and number in self._aggregators
+        return not over and self._struck.can_be_struck(number)
 
     def _release_if_all_are_lost(self) -> None:
         if self._wall and all(map(self._struck.is_lost, self._names)):
@@ -408,7 +426,7 @@ class Injection:
         if self.paces is None or self._are_peers:
             return
         for number in numbers:
-            if self._struck.never_returns(number):
+            if number in self._names and self._struck.never_returns(number):
                 self.paces.end(number)
 
     def _end(self, fault: Fault, devices: Sequence[int], when: float, version: int) -> None:
@@ -423,7 +441,7 @@ class Injection:
             ended = [number for number in devices if self._impairments.is_real(fault, number)]
             # The outage of a server's machine was one of every worker's connection with that server.
             of_server = min(ended, default=self._co_located) < self._co_located
-            for number in self._names if of_server else ended:
+            for number in self._names if of_server else {*ended, *self._struck.below(ended)}:
                 self._workers.end_outage(number, fault.duration)
 
     def _kill(self, number: int) -> None:
@@ -435,12 +453,41 @@ class Injection:
         if self._is_any_server_away and not self._wall:
             return  # the restored server says which workers it expects
         others = self._struck.others if self._are_peers else None
-        self._workers.bring_back(self.server_kills, others)
+        self._workers.bring_back(self.server_kills, others, self._struck.can_greet)
+
+    def release_aggregators(self) -> Collection[int]:
+        """End the faults of aggregators, as training has ended at all servers, or no worker is left.
+
+        One that cannot hear of the end is killed, with all that are below it: they would hear of it
+        from nobody else.
+
+        Returns:
+            The indices, as roles that serve, of those that are given up: nothing more comes of them.
+        """
+        self._are_aggregators_over = True
+        given_up = set()
+        for number in self._aggregators:
+            self._impairments.forget(number, ("freeze",))  # what has come waits there for its thaw
+            if self._serves[number] in self._ended:
+                continue
+            deaf = self._struck.is_deaf(number, UNREACHABLE) or self._workers.is_connecting(number)
+            if deaf or not self._workers.is_alive(number):
+                given_up.add(number)
+        given_up.update(
+            one for one in self._aggregators if not given_up.isdisjoint(self._struck.above(one))
+        )
+        for number in self._aggregators:
+            self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
+        for number in sorted(given_up | set(self._struck.below(given_up))):
+            if self._workers.is_alive(number):
+                self._kill(number)
+            self._workers.lose(number)
+        return [server_index(self._serves[number]) for number in given_up]
 
     def _release_all(self) -> None:
         """Undo what would keep workers from hearing of the end, and kill those that could not."""
-        kinds: tuple[Kind, ...] = ("freeze", *UNREACHABLE)
-        killed = []
+        self.release_aggregators()
+        kinds, killed = SILENT, []
         for number in self._names:
             if self._are_peers and not self._wall:
                 # Who learns of the end is a part of the result: those that are not stopped any more.

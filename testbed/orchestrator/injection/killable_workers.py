@@ -8,6 +8,7 @@ arrived, or ``CLOSING_TIMEOUT`` has passed.
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,23 +67,25 @@ class KillableWorkers:
         now: Clock,
         *,
         wall: bool,
-        aggregators: Collection[int] = (),
+        aggregators: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Start with all workers alive.
 
         Args:
             names: the workers' names by number, and those of the aggregators.
-            aggregators: the numbers of these, which never come back.
+            aggregators: by the number of each of these, that by which it serves.
         """
         self._names = names
         self._ask, self._start, self._now, self._wall = ask, start, now, wall
         self._workers = {number: _KillableWorker() for number in names}
-        self._aggregators = frozenset(aggregators)
+        self._aggregators = aggregators
 
     def resume(
         self, rows: npt.NDArray[Any], incarnations: Mapping[int, int], dead: Collection[int]
     ) -> None:
         """Restore the state of an interrupted run: all are dead, and due to come back but for some.
+
+        Aggregators begin anew with it.
 
         Args:
             rows: the pushes so far, rows of ``records.UPDATE``.
@@ -145,7 +148,7 @@ class KillableWorkers:
         return self._now() - self._workers[number].started < CONNECT_TIMEOUT
 
     def connected(self, number: int) -> None:
-        """Mark a peer that came back as connected, over connections that no outage has struck."""
+        """Mark a device that came back as connected, over connections that no outage has struck."""
         self._workers[number].started = self._workers[number].unsettled = -math.inf
 
     def end_outage(self, number: int, seconds: float) -> None:
@@ -204,17 +207,21 @@ class KillableWorkers:
         self,
         server_kills: int,
         others: Callable[[int], Sequence[int]] | None = None,
+        can_greet: Callable[[int], bool] = lambda _: True,
     ) -> None:
         """Start the killed workers that are due to come back and whose process is gone.
 
         Args:
             others: if they are peers, returns those that one calls as it comes back.
+            can_greet: returns False for one that nobody would answer now.
         """
         now = self._now()
         for number, worker in self._workers.items():
             if worker.dead_until is None or worker.dead_until > now or worker.exited is None:
                 continue
             if not worker.closed and now - worker.exited < CLOSING_TIMEOUT and self._wall:
+                continue
+            if not can_greet(number):
                 continue
             worker.dead_until = worker.exited = None
             worker.incarnation += 1
@@ -224,7 +231,9 @@ class KillableWorkers:
                 "incarnation": worker.incarnation,
                 "role": "worker" if others is None else "peer",
             }
-            if others is None:
+            if number in self._aggregators:
+                role["role"], role["number"] = "aggregator", self._aggregators[number]
+            elif others is None:
                 role["kills"] = server_kills
                 role["pushes"] = max(worker.pushes, worker.applied)
             else:

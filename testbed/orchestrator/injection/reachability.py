@@ -1,6 +1,6 @@
 """Which workers and peers can send, receive and be struck, after the faults so far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from testbed.faults.fault import Fault
 from testbed.messages.fault_changes import UNREACHABLE, Kind
@@ -8,12 +8,16 @@ from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers
 
+SILENT: Sequence[Kind] = ("freeze", *UNREACHABLE)
+"""The kinds of faults under which a device sends nothing, though it is not dead."""
+
 
 class Reachability:
     """The state of a run's workers or peers under its faults, by number.
 
     Attributes:
         told_others: by a peer that comes back, those that it calls, if the virtual clock has said so.
+        above: returns the aggregators above a worker or an aggregator, by their numbers as workers.
     """
 
     def __init__(
@@ -23,11 +27,13 @@ class Reachability:
         impairments: Impairments,
         agenda: Agenda,
         *,
+        above: Callable[[int], Sequence[int]] = lambda _: (),
         co_located: int = 0,
     ) -> None:
         """Start with all of them reachable.
 
         Args:
+            names: the workers' or peers' names.
             co_located: the number of workers, the first ones, with a server on their machine: what cuts
                 its link cuts every worker off from that server.
         """
@@ -36,6 +42,7 @@ class Reachability:
         self._workers = workers
         self._impairments = impairments
         self._agenda = agenda
+        self.above = above
         self._beside_servers = range(co_located)
 
     def can_be_struck(self, number: int) -> bool:
@@ -51,10 +58,23 @@ class Reachability:
 
     def is_lost(self, number: int) -> bool:
         """Return True if a worker can never push again: killed, frozen or disconnected for good."""
+        if any(map(self.is_lost, self.above(number))):
+            return True
         if self._workers.is_killed_for_good(number):
             return self.never_returns(number)
-        for_good = self._impairments.has(number, ("freeze", *UNREACHABLE), for_good=True)
+        for_good = self._impairments.has(number, SILENT, for_good=True)
         return for_good or self._is_a_server_cut_off(for_good=True)
+
+    def can_greet(self, number: int) -> bool:
+        """Return True if the aggregator that a worker greets is there, not frozen and not cut off."""
+        return all(
+            self._workers.is_alive(one) and not self._impairments.has(one, SILENT)
+            for one in self.above(number)[:1]
+        )
+
+    def below(self, aggregators: Collection[int]) -> list[int]:
+        """Return the numbers of the workers that are below some aggregators."""
+        return [one for one in self._names if not set(aggregators).isdisjoint(self.above(one))]
 
     def _is_a_server_cut_off(self, *, for_good: bool = False) -> bool:
         """Return True if the machine's link of a server that is beside a worker is down, or cut."""
@@ -64,7 +84,12 @@ class Reachability:
         )
 
     def never_returns(self, number: int) -> bool:
-        """Return True if a worker is dead for good: no kill of it ends, or its host is lost."""
+        """Return True if a worker is dead for good, or what it calls is.
+
+        No kill of it ends, or its host is lost.
+        """
+        if any(map(self.never_returns, self.above(number))):
+            return True
         is_dead, returns = self._workers.is_killed_for_good(number), self._agenda.has_end(number)
         return is_dead and (self._workers.is_gone(number) or not returns)
 

@@ -68,7 +68,7 @@ def left_out(run: RecordedRun) -> dict[str, str]:
 
 
 def only_untold(reasons: Iterable[str]) -> bool:
-    """Return True if ledgers differ, and only by the reports that a killed server could not make."""
+    """Return True if ledgers differ, and only by reports of a role that was killed."""
     return set(reasons) == {SERVER_KILLED}
 
 
@@ -79,7 +79,7 @@ def _of_differences(differences: Sequence[Difference], lost: str) -> Verdict:
         return Verdict(
             "unknown",
             f"reconciled but for {len(differences)} streams ({q.as_bytes(unreported)}) of a server "
-            "that was killed and could not report what it had received; the rest agrees to the "
-            f"byte{lost}",
+            "or an aggregator that was killed and could not report what it had received; the rest "
+            f"agrees to the byte{lost}",
         )
     return Verdict("bad", f"NOT reconciled: {len(differences)} difference(s){lost}")

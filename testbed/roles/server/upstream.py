@@ -26,17 +26,26 @@ class Upstream:
         links: one to each; None before ``connect``, and when they are closed.
     """
 
-    def __init__(self, serving: ServerInputs, *, comes_back: bool, remembers: bool = False) -> None:
+    def __init__(
+        self,
+        serving: ServerInputs,
+        *,
+        comes_back: bool,
+        remembers: bool = False,
+        incarnation: int = 0,
+    ) -> None:
         """Make the conversations, of which none is open.
 
         Args:
             remembers: keep copies of what is sent, until an answer says that it was read.
+            incarnation: the number of times that the aggregator was killed and came back.
         """
         assert isinstance(serving.half, AggregatorHalf)
         settings, layout = serving.settings, serving.layout
         self.links: ServerLinks | None = None
         self._settings, self._comes_back = settings, comes_back
         self._number = number = settings.as_worker(serving.index)
+        self._identity = Identity(number, incarnation)
         self._half = serving.half
         self._parts = PushedParts.of_caller(settings, layout, number)
         cut = self._parts.cut
@@ -62,7 +71,7 @@ class Upstream:
 
         def greet(place: int) -> Greeted:
             size = self._parts.cut[place].size
-            return connect(settings, Identity(self._number), size, server=called[place])
+            return connect(settings, self._identity, size, server=called[place])
 
         self.links = ServerLinks(greet, self._received, asks=True, comes_back=self._comes_back)
         return self.links.opened

@@ -3,13 +3,17 @@
 One thread takes in the devices' pushes and answers their pulls, as ``WallServer`` does, and takes in
 what the servers above send. A server may be killed, and comes back with an earlier version: the
 aggregator greets it again. Its devices stay connected.
+
+It may be killed as well. What it has gathered is lost with it; as it comes back it goes on when its
+devices have greeted it again, and greets what serves it.
 """
 
 import time
 from dataclasses import replace
 
 from testbed.engine.aggregator import above
-from testbed.engine.events import Compute, Event, Opened, Received, Send, Stopped
+from testbed.engine.events import Compute, Event, Opened, Received, Restored, Send, Stopped
+from testbed.messages.reports import TrainingBegun
 from testbed.roles.server.server_inputs import ServerInputs
 from testbed.roles.server.upstream import Upstream
 from testbed.roles.server.wall_server import WallServer
@@ -19,17 +23,26 @@ from testbed.training.aggregator_service import AggregatorService
 class WallAggregator(WallServer):
     """An aggregator of one run, under the wall clock; a ``Driver`` of its connections."""
 
-    def __init__(self, serving: ServerInputs) -> None:
+    def __init__(self, serving: ServerInputs, incarnation: int = 0) -> None:
+        """Make an incarnation of an aggregator, which is the number of times that it was killed."""
         super().__init__(serving)
-        comes_back = serving.settings.faults.server_absence is not None
-        self._upwards = Upstream(serving, comes_back=comes_back)
+        settings = serving.settings
+        called = settings.called(settings.as_worker(serving.index))
+        comes_back = any(settings.absence(one) is not None for one in called)
+        self._upwards = Upstream(serving, comes_back=comes_back, incarnation=incarnation)
         self.host.above = self._carry
+        self._is_back = incarnation > 0
+        if self._is_back:
+            self.host.tell(Restored(self.host.callers))
 
     def _look_after(self) -> None:
         super()._look_after()
         if self._upwards.links is None and self.host.phase.began is not None:
             for opened in self._upwards.connect():
                 self._tell(opened)
+            if self._is_back:
+                report = self.host.report
+                report.send(TrainingBegun(self.host.phase.began, report.server))
         self._upwards.send()
 
     def _leave(self) -> None:

@@ -106,7 +106,7 @@ def connect(
         WireError: the server refused the greeting or has another model.
         OSError: the server cannot be reached.
     """
-    absence = settings.faults.server_absence
+    absence = settings.absence(server)
     deadline = time.monotonic() + CONNECT_TIMEOUT + (absence or 0.0)
     while True:
         connection = None

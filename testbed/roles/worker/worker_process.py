@@ -54,13 +54,13 @@ def work(  # noqa: PLR0917 - what a worker is made of
     protocol = computation.protocol(settings)
     asks, overlaps = protocol == "pull", computation.overlaps(settings)
     own_times = faults.paced(times.of_device(number))
-    pulls, absence = settings.pulls, settings.faults.server_absence
+    pulls, called = settings.pulls, settings.called(number)
+    comes_back = any(settings.absence(one) is not None for one in called)
 
     def greet(server: int) -> Greeted:
         # Orders from before this worker, or a server with its clock, was killed no longer count.
         forget = orders.forget if orders is not None and server == 0 else lambda: None
-        called = settings.called(number)[server]
-        return connect(settings, identity, cut[server].size, server=called, before=forget)
+        return connect(settings, identity, cut[server].size, server=called[server], before=forget)
 
     def work_over_links() -> None:
         """Work over one connection to each server until all have said STOP."""
@@ -82,7 +82,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             greet,
             parameters,
             asks=asks,
-            comes_back=absence is not None and orders is None,
+            comes_back=comes_back and orders is None,
         )
         hands = Hands(own, parameters, links.take, learners, line)
         with contextlib.closing(links):
@@ -101,7 +101,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
             work_over_links()
             break
         except (ConnectionError, TimeoutError):
-            if absence is None or orders is None:
+            if orders is None or not comes_back:
                 raise
             # A server may have been killed, and all go back to a checkpoint.
     line.done()

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from testbed.messages.requests import (
     KillDevice,
     Request,
     SetLink,
+    SetPartition,
     StartRole,
     ThawDevice,
 )
@@ -61,6 +63,7 @@ def make(tmp_path: Path, clock: Clock) -> Make:
     def made(
         *rules: FaultRule,
         names: Sequence[str] = ("worker-0", "worker-1"),
+        aggregators: Mapping[int, str] = MappingProxyType({}),
         change: Callable[[Settings], Settings] = lambda one: one,
         **changes: Any,
     ) -> tuple[Injection, list[Request]]:
@@ -68,7 +71,7 @@ def make(tmp_path: Path, clock: Clock) -> Make:
         injection = Injection(
             change(settings(rules=rules, **changes)),
             dict(enumerate(names)),
-            aggregators={},
+            aggregators=aggregators,
             ask=asked.append,
             start=lambda device, role: asked.append(StartRole(device, role)),
             log=RunLog(tmp_path / "run", "", {}),
@@ -387,3 +390,158 @@ def test_a_run_ends_whose_workers_are_struck_before_they_can_push(make: Make, cl
             clock.now += 1.0
             injection.turn()
     assert end.value.ended == "failed"
+
+
+AGGREGATORS = {3: "aggregator-0", 4: "aggregator-1", 5: "aggregator-2"}
+
+
+def in_clusters(settings: Settings) -> Settings:
+    """Return settings with worker-0 and worker-1 below aggregator-0, which is below aggregator-2."""
+    network = replace(
+        settings.network,
+        aggregator_of=[0, 0, 1, 2, -1, -1],
+        aggregator_addresses=["10.0.1.1", "10.0.1.2", "10.0.1.3"],
+    )
+    return replace(settings, network=network)
+
+
+@pytest.fixture
+def clusters(make: Make, clock: Clock) -> Make:
+    """Make injections of three workers in clusters, of which training began a second ago."""
+
+    def made(*rules: FaultRule) -> tuple[Injection, list[Request]]:
+        injection, asked = make(
+            *rules, names=NAMES, workers=3, aggregators=AGGREGATORS, change=in_clusters
+        )
+        injection.training(clock.now - 1)
+        injection.turn()
+        return injection, asked
+
+    return made
+
+
+def struck(fault: Fault, *devices: int, time: float = 1.0) -> FaultRule:
+    return FaultRule(f"faults {fault.rule}", fault, list(devices), Moment(time))
+
+
+def test_an_aggregator_comes_back_as_one(clusters: Make, clock: Clock) -> None:
+    injection, asked = clusters(struck(Fault(0, "kill", 0.5), 4))
+    assert asked == [KillDevice("aggregator-1")]
+    assert injection.explains("aggregator-1") and injection.exited("aggregator-1")
+    injection.closed(4)
+    clock.now += 0.5
+    injection.turn()
+    role = {"number": -3, "incarnation": 1, "role": "aggregator"}
+    assert asked[1:] == [StartRole("aggregator-1", cast("RoleArguments", role))]
+
+
+@pytest.mark.parametrize(
+    ("how", "until"), [("kill", 0.9), ("freeze", 0.9), ("stop-network", 0.9), ("slow", 0.5)]
+)
+def test_a_worker_waits_for_its_aggregator_before_it_comes_back(
+    clusters: Make, clock: Clock, how: Any, until: float
+) -> None:
+    """It would greet one that does not answer, and give up after a while."""
+    silent = Fault(1, how, 0.9, uplink=1_000_000 if how == "slow" else None)
+    injection, asked = clusters(struck(Fault(0, "kill", 0.5), 0), struck(silent, 3))
+    for number, name in ((0, "worker-0"), (3, "aggregator-0")):
+        injection.exited(name)
+        injection.closed(number)
+
+    def is_back() -> bool:
+        started = [one.device for one in asked if isinstance(one, StartRole)]
+        return "worker-0" in started
+
+    for moment in (0.5, 0.9):
+        clock.now = 1000.0 + moment
+        injection.turn()
+        assert is_back() is (moment >= until)
+
+
+def test_who_is_below_a_dead_aggregator_is_given_up(clusters: Make, clock: Clock) -> None:
+    injection, asked = clusters(
+        struck(Fault(0, "kill"), 5), struck(Fault(1, "freeze"), 1, time=1.1)
+    )
+    assert injection.paces is not None
+    assert injection.paces.ended() == {0, 1}
+    assert injection.is_lost("worker-0") and injection.is_lost("aggregator-0")
+    assert not injection.is_lost("worker-2")
+    clock.now += 1
+    injection.turn()
+    assert asked == [KillDevice("aggregator-2")]  # who is lost is struck no more
+
+
+def test_no_update_follows_when_all_aggregators_are_silent_for_good(clusters: Make) -> None:
+    injection, asked = clusters(
+        struck(Fault(0, "stop-network"), 5), struck(Fault(1, "freeze"), 4, time=1.0)
+    )
+    cut, frozen, thawed, linked, *kills = asked
+    assert (cut, frozen) == (SetLink("aggregator-2", False), FreezeDevice("aggregator-1"))
+    # It hears of the end as the others do, once the servers find that none of those is left.
+    assert (thawed, linked) == (ThawDevice("aggregator-1"), SetLink("aggregator-2", True))
+    names = ["worker-0", "worker-1", "aggregator-0", "aggregator-2"]
+    assert kills[:4] == [KillDevice(name) for name in names]
+    assert set(injection.release_aggregators()) == {1, 3}
+
+
+@pytest.mark.parametrize(
+    ("fault", "given_up"),
+    [
+        (Fault(0, "freeze"), []),
+        (Fault(0, "stop-network"), [3, 1]),
+        (Fault(0, "partition", 9.0), [3, 1]),
+        (Fault(0, "kill"), [3, 1]),
+        (Fault(0, "kill", 9.0), [3, 1]),
+        (Fault(0, "slow", uplink=1000), []),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Fault) else "",
+)
+def test_an_aggregator_that_cannot_hear_of_the_end_is_killed_with_all_below(
+    clusters: Make, clock: Clock, fault: Fault, given_up: list[int]
+) -> None:
+    injection, asked = clusters(struck(fault, 5), struck(Fault(1, "freeze", 0.1), 5, 4, time=1.7))
+    clock.now += 0.5
+    injection.turn()
+    injection.server_ended(0)
+    before = len(asked)
+    assert sorted(injection.release_aggregators()) == sorted(given_up)
+    kills = [one.device for one in asked[before:] if isinstance(one, KillDevice)]
+    below = ["worker-0", "worker-1", "aggregator-0"]
+    alive = [] if fault.kind == "kill" else ["aggregator-2"]
+    assert kills == [*below, *alive] * bool(given_up)
+    undone = [one for one in asked[before:] if not isinstance(one, KillDevice)]
+    assert len(undone) == (fault.kind != "kill")
+    assert not any(isinstance(one, SetPartition) and one.cut for one in undone)
+    # Nothing strikes aggregators, or brings those back that were given up, while others still drain.
+    for name in ("worker-0", "worker-1", "aggregator-0", "aggregator-2"):
+        injection.exited(name)
+    now = len(asked)
+    clock.now += 20
+    injection.turn()
+    assert asked[now:] == []
+
+
+def test_an_aggregator_that_has_ended_is_not_given_up(clusters: Make) -> None:
+    injection, _ = clusters(struck(Fault(0, "stop-network"), 5))
+    for index in range(4):
+        injection.server_ended(index)
+    assert not injection.release_aggregators()
+
+
+def test_an_aggregator_is_killed_again_in_a_resumed_run(make: Make, clock: Clock) -> None:
+    """All aggregators begin anew; one that was away is away until its time is over."""
+    killed = struck(Fault(0, "kill", 5.0), 4)
+    injection, asked = make(
+        killed, names=NAMES, workers=3, aggregators=AGGREGATORS, change=in_clusters
+    )
+    record = killed.fault.record("begin", [4], 1.0, 3)
+    recorded = cast("RecordedChange", {**record, "devices": ["aggregator-1"]})
+    injection.resume(np.empty(0, UPDATE), [recorded], 4, 2.0)
+    injection.training(clock.now - 2.0)
+    assert asked == [KillDevice("aggregator-1")]
+    injection.exited("aggregator-1")
+    injection.closed(4)
+    clock.now += 4.0
+    injection.turn()
+    started = [one for one in asked if isinstance(one, StartRole)]
+    assert "aggregator-1" in [one.device for one in started]
