@@ -30,7 +30,7 @@ from bench.command import CarriedOut, concluded, execute
 from bench.networks import KINDS, network_kinds, round_seconds, with_network, write_graph
 from bench.peer_chaos import PEER_ALGORITHMS, experiment_of_peers, violations_among_peers
 from bench.presence import with_presence
-from testbed.device_names import is_server
+from testbed.device_names import is_aggregator, is_server
 from testbed.nodes.run_names import PREFIX, is_over
 from testbed.results.reading.journals import read_updates
 from testbed.results.reading.recorded_faults import CRASHES
@@ -166,7 +166,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
     unexplained = [
         one
         for one in summary["traffic"]["differences"]
-        if not (one["reason"] == SERVER_KILLED and _kills_server(directory))
+        if not (one["reason"] == SERVER_KILLED and _strikes_who_serves(directory))
     ]
     if summary["traffic"]["reconciled"] is None or unexplained:
         found.append(f"not reconciled: {unexplained}")
@@ -186,7 +186,7 @@ def violations(spec: dict[str, Any], directory: Path, summary: dict[str, Any]) -
     told, of_rows = summary["ingress"]["payload_bytes"], int(rows["payload_bytes"].sum())
     if told < of_rows or (told > of_rows and not _loses(directory)):
         found.append(f"payload: {told} told, {of_rows} in the rows")
-    return found + _heard_of_the_dead(directory, rows)
+    return found + _heard_of_the_dead(directory, rows, spec["devices"]["workers"])
 
 
 def _of_asynchronous(rows: dict[str, Any], wanted: int) -> list[str]:
@@ -206,9 +206,13 @@ def _records(directory: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "host_time"} for line in lines]
 
 
-def _kills_server(directory: Path) -> bool:
-    """Return True if a server was killed: it then cannot report what it had received."""
-    return any(is_server(name) for one in _records(directory) for name in one["devices"])
+def _strikes_who_serves(directory: Path) -> bool:
+    """Return True if one that serves may have been killed, and could not report what it had received.
+
+    An aggregator that was silent is killed at the end if it cannot hear of that.
+    """
+    struck = (name for one in _records(directory) for name in one["devices"])
+    return any(is_server(name) or is_aggregator(name) for name in struck)
 
 
 def _loses(directory: Path) -> bool:
@@ -216,14 +220,15 @@ def _loses(directory: Path) -> bool:
     return any(one["fault"] == "kill" or one["duration"] is None for one in _records(directory))
 
 
-def _heard_of_the_dead(directory: Path, rows: dict[str, Any]) -> list[str]:
+def _heard_of_the_dead(directory: Path, rows: dict[str, Any], workers: int) -> list[str]:
     """Find workers that pushed after they were gone for good; one push may have been under way."""
     found = []
     for record in _records(directory):
         if record["fault"] not in CRASHES or record["duration"] is not None:
             continue
         for name in itertools.filterfalse(is_server, record["devices"]):
-            of_it = rows["worker"] == int(name.removeprefix("worker-"))
+            kind, _, number = name.rpartition("-")
+            of_it = rows["worker"] == int(number) + (workers if kind == "aggregator" else 0)
             later = collections.Counter(
                 rows["server"][of_it & (rows["time"] > record["time"])].tolist()
             )

@@ -180,13 +180,15 @@ def _with_struck_aggregators(made: Experiment, draw: np.random.Generator) -> Exp
     """Have faults strike the aggregators of most experiments that have any, at the times of others.
 
     They are faults of the experiment's own, of which each second one strikes an aggregator as well.
+    Only by the wall clock it may kill one.
     """
-    if made["algorithms"][0]["name"] != "hierarchical" or made["clock"] == "wall":
+    if made["algorithms"][0]["name"] != "hierarchical":
         return made
+    kills = ("kill", "kill") if made["clock"] == "wall" else ()
     count = len(made["network"]["clusters"])
     found: list[dict[str, Any]] = []
     for fault in made["faults"]:
-        how = one_of(draw, "freeze", "freeze", "stop-network", "partition", "slow")
+        how = one_of(draw, "freeze", "freeze", "stop-network", "partition", "slow", *kills)
         whose = sorted({int(one) for one in draw.integers(count, size=2)})
         rate = one_of(draw, "500kbit", "2mbit", "10mbit")
         if "probability" in fault["when"] or fault["who"] == "server" or draw.random() < 0.4:

@@ -8,6 +8,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order of tables and legends."""
 UNREACHABLE: tuple[Kind, ...] = ("stop-network", "partition")
 """Kinds of faults during which a device can neither send nor receive over its link."""
+SILENT: tuple[Kind, ...] = ("freeze", *UNREACHABLE)
+"""Kinds of faults during which a device sends nothing, though it is not dead."""
 Absence: TypeAlias = Literal["", "not-arrived", "left"]
 Phase: TypeAlias = Literal["begin", "end"]
 

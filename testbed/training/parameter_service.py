@@ -108,7 +108,7 @@ class ParameterService(Stateful):
             "_exact",
             "_broadcasts",
             "_workers",
-            "_struck_aggregators",
+            "_silent_aggregators",
             "_deals",
         }
     )
@@ -149,12 +149,12 @@ class ParameterService(Stateful):
         self._bytes: dict[int, int] = {}
         self._workers = settings.workers
         # An aggregator waits for its own devices, and suspects them, before it has anything to send.
-        self._struck_aggregators = {
+        self._silent_aggregators = {
             one: 1 + levels
             for one, levels in settings.levels_below(index).items()
-            if settings.faults.may_strike(one)
+            if settings.faults.may_silence(one)
         }
-        self._silence = Silence(settings.timing.suspect_after, self._struck_aggregators)
+        self._silence = Silence(settings.timing.suspect_after, self._silent_aggregators)
         # A worker needs every server's slice, so it is enough that the first server holds its own back.
         # If each did by counts of its own, two workers might wait for each other at two servers.
         bound = getattr(settings.algorithm, "staleness_bound", None)
@@ -235,8 +235,8 @@ class ParameterService(Stateful):
             self._is_to_send(worker, time)
 
     def _is_to_send(self, worker: int, time: float) -> None:
-        """Start a worker's turn; an aggregator that no fault strikes always answers."""
-        if worker < self._workers or worker in self._struck_aggregators:
+        """Start a worker's turn; an aggregator that no fault silences always answers."""
+        if worker < self._workers or worker in self._silent_aggregators:
             self._silence.begins(worker, time)
 
     def is_suspected(self, worker: int) -> bool:
@@ -356,23 +356,29 @@ class ParameterService(Stateful):
         )
         found: list[Entry] = [UpdateEntry(row, half.version)] if self.makes_updates else []
         self._bytes[worker] = 0
-        found += self._heard(worker, push.base_version, time, again=again)
-        if push.update is None and worker >= self._workers:
-            self._silence.ends(worker)  # it has no devices, and asks when one is there
+        rests = push.update is None and worker >= self._workers
+        found += self._heard(worker, push.base_version, time, again=again, rests=rests)
+        if rests:
+            self._silence.ends(worker)
         found += self._advanced(before)
         return found
 
-    def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> list[Entry]:
+    def _heard(
+        self, worker: int, base_version: int, time: float, *, again: bool, rests: bool
+    ) -> list[Entry]:
         """Record that a worker has pushed or reported; decide what is expected of it next.
 
         Args:
             again: True if it was suspected.
+            rests: True if it is an aggregator without devices, which asks when one is there. Its sums
+                may be too late all the same, so that its patience stays.
         """
         self._silence.ends(worker)
         has_more = self._sent[worker] != base_version
         found: list[Entry] = []
         if not again:
-            self._silence.was_in_time(worker)
+            if not rests:
+                self._silence.was_in_time(worker)
         else:
             found = self._welcome(worker, time)
             # A worker that was sent the newest version and has yet to push for it is not sent it again.

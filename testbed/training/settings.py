@@ -19,6 +19,7 @@ from testbed.faults.rules import FaultRule
 from testbed.faults.schedule import Schedule
 from testbed.json_dataclasses import of_plain
 from testbed.learning.data.choice import DatasetChoice
+from testbed.messages.fault_changes import SILENT
 from testbed.rate_trace import RateTrace
 from testbed.results.reading.quality import Quality
 from testbed.training.run_devices import RunDevices
@@ -47,8 +48,10 @@ class FaultSettings:
         ]
         return max(absences, default=None)
 
-    def may_strike(self, device: int) -> bool:
-        return any(rule.faults_of(device) for rule in self.rules)
+    def may_silence(self, device: int) -> bool:
+        """Return True if a fault may have a device send nothing for a while, or for good."""
+        faults = (one for rule in self.rules for one in rule.faults_of(device))
+        return any(one.kind in SILENT for one in faults)
 
     def absence_of(self, device: int) -> float | None:
         """Return the longest time in seconds for which a device is killed; None if it never returns."""

@@ -266,6 +266,20 @@ def test_an_aggregator_inside_without_devices_is_not_suspected() -> None:
     assert [entry.worker for entry in suspected] == [3]
 
 
+def test_a_report_does_not_shorten_the_patience_with_an_aggregator_inside() -> None:
+    """Its sums may be late all the same: each would be dropped, and no update ever made."""
+    one = outer(suspect_after=2.0, rules=[STRIKES])
+    one.wait(4.0)
+    one.tell(*pushed(3, 0, count=2))
+    one.receive(1)
+    one.tell(*pushed(3, 1, update=False, asks=False), Heard(3, Pull(), 10))
+    one.receive(2)
+    one.wait(7.9)
+    assert not one.service.is_suspected(3)
+    one.wait(0.1)
+    assert one.service.is_suspected(3)
+
+
 def test_an_earlier_version_comes_from_an_aggregator_that_has_lost_its_server() -> None:
     one = Cluster(aggregator_of=(0, 0, 1, -1))
     one.tell(*opened(0, 1), Opened(ABOVE))

@@ -24,13 +24,13 @@ from testbed.device_names import SERVER_NUMBER, is_peer, server_index, server_na
 from testbed.faults.fault import Fault
 from testbed.faults.futility import Futility
 from testbed.faults.schedule import TimedFault
-from testbed.messages.fault_changes import UNREACHABLE, FaultChange, Kind, RecordedChange
+from testbed.messages.fault_changes import SILENT, UNREACHABLE, FaultChange, Kind, RecordedChange
 from testbed.orchestrator.injection.agenda import Agenda, Clock, TrainingClock
 from testbed.orchestrator.injection.earlier_faults import EarlierFaults
 from testbed.orchestrator.injection.impairments import Ask, Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers, Start
 from testbed.orchestrator.injection.killed_server import KilledServer
-from testbed.orchestrator.injection.reachability import SILENT, Reachability
+from testbed.orchestrator.injection.reachability import Reachability
 from testbed.orchestrator.injection.traced_rates import TracedRates
 from testbed.roles.pace import Paces
 from testbed.runs.deduplication import Deduplication

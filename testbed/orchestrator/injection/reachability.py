@@ -3,13 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from testbed.faults.fault import Fault
-from testbed.messages.fault_changes import UNREACHABLE, Kind
+from testbed.messages.fault_changes import SILENT, UNREACHABLE, Kind
 from testbed.orchestrator.injection.agenda import Agenda
 from testbed.orchestrator.injection.impairments import Impairments
 from testbed.orchestrator.injection.killable_workers import KillableWorkers
-
-SILENT: Sequence[Kind] = ("freeze", *UNREACHABLE)
-"""The kinds of faults under which a device sends nothing, though it is not dead."""
 
 
 class Reachability:
