@@ -100,11 +100,18 @@ def experiment(
     if made["algorithms"][0]["name"] == "hierarchical":
         # An aggregator waits for devices that are frozen for good until it suspects them.
         made["devices"]["suspect_after"] = "700ms"
+        made["faults"] = [_for_a_time(fault) for fault in made["faults"]]
     # Some of those that stay are struck or suspected.
     needed = algorithm["wait_for"] + workers // 5 if "wait_for" in algorithm else 1
     # Over narrow links devices that leave before a round ends would come and go thousands of times.
     horizon = ROUNDS * max(1.0, round_seconds(made, MESSAGE))
     return with_presence(made, seed, horizon, needed=needed)
+
+
+def _for_a_time(fault: dict[str, Any]) -> dict[str, Any]:
+    """Return a fault that leaves aggregators in the end: without them no update is made."""
+    strikes = "aggregator-" in str(fault["who"])
+    return {"lasting": "500ms", **fault} if strikes and isinstance(fault["how"], str) else fault
 
 
 def _of_server(draw: np.random.Generator, updates: int) -> dict[str, Any]:

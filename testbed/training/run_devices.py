@@ -137,10 +137,12 @@ class RunDevices:
     def levels_below(self, index: int) -> Mapping[int, int]:
         """Return how many levels of devices are below each aggregator that a role serves."""
         callers = [caller for caller in self.callers(index) if caller >= self.workers]
-        below = {
-            caller: self.levels_below(self.servers + caller - self.workers) for caller in callers
-        }
+        below = {caller: self.levels_below(self.serving_index(caller)) for caller in callers}
         return {caller: 1 + max(levels.values(), default=0) for caller, levels in below.items()}
+
+    def serving_index(self, aggregator: int) -> int:
+        """Return an aggregator's index as a role that serves, by its number as a worker."""
+        return self.servers + aggregator - self.workers
 
     @property
     def evaluator(self) -> int:

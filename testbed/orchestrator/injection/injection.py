@@ -92,9 +92,7 @@ class Injection:
             co_located=self._co_located,
             aggregators=aggregators,
         )
-        self._serves = {
-            number: server_number(servers + number - settings.workers) for number in aggregators
-        }
+        self._serves = {one: server_number(settings.serving_index(one)) for one in aggregators}
         self._workers = KillableWorkers(
             self._all, ask, start, clock, wall=self._wall, aggregators=self._serves
         )

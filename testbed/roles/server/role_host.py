@@ -245,7 +245,7 @@ class RoleHost:
         settings = self.settings
         if caller < settings.workers:
             return caller in ended
-        own = settings.callers(caller - settings.workers + settings.servers)
+        own = settings.callers(settings.serving_index(caller))
         return all(self._is_given_up(one, ended) for one in own)
 
     # -- what callers send
