@@ -31,6 +31,7 @@ from testbed.algorithms.ring import Ring
 from testbed.algorithms.roles import Part
 from testbed.algorithms.staleness_aware import Sa, SaGradient
 from testbed.algorithms.synchronous_sgd import SynchronousSgd
+from testbed.algorithms.tokens import SynchronousByTokens
 from testbed.errors import SpecError
 from testbed.plugins.names import check_complete, find, is_plugin
 
@@ -53,6 +54,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "downpour": Downpour,
     "easgd": Easgd,
     "sync-sgd": SynchronousSgd,
+    "sync-tokens": SynchronousByTokens,
     "fedavg": FedAvg,
     "dbw": DynamicBackupWorkers,
     "adasync": AdaSync,

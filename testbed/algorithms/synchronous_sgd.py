@@ -33,10 +33,9 @@ from testbed.errors import SpecError
 from testbed.updates import DenseUpdate, FloatVector, Layout, Update
 
 
-class SynchronousSgdOptions(SelectionOptions):
-    """The parameters of synchronous SGD: η is the experiment's learning rate."""
+class BackupOptions(SelectionOptions):
+    """The parameters of a static number of backup workers: η is the experiment's learning rate."""
 
-    name: Literal["sync-sgd"] = "sync-sgd"
     wait_for: int | None = Field(
         default=None,
         ge=1,
@@ -48,6 +47,18 @@ class SynchronousSgdOptions(SelectionOptions):
         description="η for k of n gradients: fixed (default; the learning rate) or proportional (k/n "
         "times the learning rate, since the mean of fewer gradients is noisier; Chen et al.).",
     )
+
+    def rate(self, conditions: Conditions) -> LearningRate | float:
+        """Return η at each version for k of n gradients."""
+        if self.rate_rule == "fixed":
+            return conditions.rate
+        return Scaled(conditions.rate, (self.wait_for or conditions.workers) / conditions.workers)
+
+
+class SynchronousSgdOptions(BackupOptions):
+    """The parameters of synchronous SGD."""
+
+    name: Literal["sync-sgd"] = "sync-sgd"
     protocol: Protocol = Field(
         default="pull",
         description="How workers come by new parameters: pull (default; each asks for the newest "
@@ -224,7 +235,24 @@ class SynchronousAlgorithm(ServedAlgorithm):
         return compressing_worker(options, layout, "tensor")
 
 
-class SynchronousSgd(SynchronousAlgorithm):
+class StaticBackups(SynchronousAlgorithm):
+    """An algorithm that takes a static number of gradients for an update: k of n."""
+
+    @classmethod
+    def gradients_per_update(cls, options: BackupOptions, conditions: Conditions) -> int:
+        return options.wait_for or conditions.workers
+
+    @staticmethod
+    def check(options: BackupOptions, conditions: Conditions) -> None:
+        wait_for = options.wait_for or 1
+        if wait_for > conditions.workers:
+            raise SpecError(
+                f"{options.name}: wait_for is {wait_for}, and there are only {conditions.workers} "
+                "workers: wait for fewer gradients, or use more workers"
+            )
+
+
+class SynchronousSgd(StaticBackups):
     """Synchronous SGD: k of n gradients per update."""
 
     options_type = SynchronousSgdOptions
@@ -233,19 +261,6 @@ class SynchronousSgd(SynchronousAlgorithm):
     def protocol(options: SynchronousSgdOptions) -> Protocol:
         return options.protocol
 
-    @classmethod
-    def gradients_per_update(cls, options: SynchronousSgdOptions, conditions: Conditions) -> int:
-        return options.wait_for or conditions.workers
-
-    @staticmethod
-    def check(options: SynchronousSgdOptions, conditions: Conditions) -> None:
-        wait_for = options.wait_for or 1
-        if wait_for > conditions.workers:
-            raise SpecError(
-                f"sync-sgd: wait_for is {wait_for}, and there are only {conditions.workers} workers: "
-                "wait for fewer gradients, or use more workers"
-            )
-
     @staticmethod
     def server(
         options: SynchronousSgdOptions,
@@ -253,7 +268,5 @@ class SynchronousSgd(SynchronousAlgorithm):
         parameters: FloatVector,
         conditions: Conditions,
     ) -> ServerHalf:
-        wait_for, rate = options.wait_for or conditions.workers, conditions.rate
-        if options.rate_rule == "proportional":
-            rate = Scaled(rate, wait_for / conditions.workers)
+        wait_for, rate = options.wait_for or conditions.workers, options.rate(conditions)
         return SynchronousServer(parameters, rate, wait_for, options.protocol)

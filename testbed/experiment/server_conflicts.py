@@ -20,7 +20,7 @@ def of_servers(contents: Contents) -> list[Conflict]:
     found += [
         (
             path,
-            f"{one.name} decides by norms over all parameters, so it needs one server: take it out",
+            f"{one.name} decides for all parameters at once, so it needs one server: take it out",
         )
         for one in contents.algorithms
         if not peers and not algorithm_named(one.name).sliced

@@ -86,7 +86,7 @@ def test_a_cluster_without_devices_has_no_aggregator() -> None:
         (
             {"algorithms": ["hierarchical", "dbw"], "devices": {"workers": 3, "servers": 2}},
             "devices.servers",
-            "dbw decides by norms over all parameters, so it needs one server",
+            "dbw decides for all parameters at once, so it needs one server",
         ),
         (
             {"algorithms": [{"name": "hierarchical", "wait_for": 4}]},

@@ -106,7 +106,7 @@ def test_the_placement_is_kept_in_the_spec_and_left_out_where_it_is_apart(tmp_pa
         ({"devices": DEVICES | {"servers": 1}}, "devices.placement: one server has a machine"),
         (
             {"algorithms": ["asgd", "dbw"]},
-            "devices.servers: dbw decides by norms over all parameters",
+            "devices.servers: dbw decides for all parameters at once",
         ),
         ({"network": {"server": {"uplink": "1gbit"}}}, "network.server: co-located servers use"),
         (
