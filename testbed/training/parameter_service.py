@@ -356,28 +356,26 @@ class ParameterService(Stateful):
         )
         found: list[Entry] = [UpdateEntry(row, half.version)] if self.makes_updates else []
         self._bytes[worker] = 0
-        rests = push.update is None and worker >= self._workers
-        found += self._heard(worker, push.base_version, time, again=again, rests=rests)
-        if rests:
-            self._silence.ends(worker)
+        found += self._heard(worker, push.base_version, time, again=again)
+        if push.update is None and worker >= self._workers:
+            self._silence.ends(worker)  # it has no devices, and asks when one is there
         found += self._advanced(before)
         return found
 
-    def _heard(
-        self, worker: int, base_version: int, time: float, *, again: bool, rests: bool
-    ) -> list[Entry]:
+    def _heard(self, worker: int, base_version: int, time: float, *, again: bool) -> list[Entry]:
         """Record that a worker has pushed or reported; decide what is expected of it next.
+
+        Patience with an aggregator only grows: how long it takes goes by its devices, and a sum that is
+        dropped is the work of all of them.
 
         Args:
             again: True if it was suspected.
-            rests: True if it is an aggregator without devices, which asks when one is there. Its sums
-                may be too late all the same, so that its patience stays.
         """
         self._silence.ends(worker)
         has_more = self._sent[worker] != base_version
         found: list[Entry] = []
         if not again:
-            if not rests:
+            if worker < self._workers:
                 self._silence.was_in_time(worker)
         else:
             found = self._welcome(worker, time)

@@ -266,14 +266,16 @@ def test_an_aggregator_inside_without_devices_is_not_suspected() -> None:
     assert [entry.worker for entry in suspected] == [3]
 
 
-def test_a_report_does_not_shorten_the_patience_with_an_aggregator_inside() -> None:
-    """Its sums may be late all the same: each would be dropped, and no update ever made."""
+def test_the_patience_with_an_aggregator_inside_only_grows() -> None:
+    """Its sums are its devices': each that is late is lost, and reports in between tell nothing."""
     one = outer(suspect_after=2.0, rules=[STRIKES])
     one.wait(4.0)
     one.tell(*pushed(3, 0, count=2))
     one.receive(1)
     one.tell(*pushed(3, 1, update=False, asks=False), Heard(3, Pull(), 10))
     one.receive(2)
+    one.tell(*pushed(3, 2, count=2))
+    one.receive(3)
     one.wait(7.9)
     assert not one.service.is_suspected(3)
     one.wait(0.1)

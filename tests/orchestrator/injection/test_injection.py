@@ -521,6 +521,44 @@ def test_an_aggregator_that_cannot_hear_of_the_end_is_killed_with_all_below(
     assert asked[now:] == []
 
 
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_an_aggregator_that_is_not_connected_again_cannot_hear_of_the_end(
+    clusters: Make, clock: Clock, is_connected: bool
+) -> None:
+    injection, _ = clusters(struck(Fault(0, "kill", 0.5), 4))
+    injection.exited("aggregator-1")
+    injection.closed(4)
+    clock.now += 0.5
+    injection.turn()
+    if is_connected:
+        injection.connected(4)
+    assert list(injection.release_aggregators()) == [2] * (not is_connected)
+
+
+def test_the_outage_of_an_aggregator_is_one_of_its_devices_connections(
+    clusters: Make, clock: Clock
+) -> None:
+    """Theirs with it suffer as well: those that could not hear of the end are killed."""
+    injection, asked = clusters(struck(Fault(0, "stop-network", 0.5), 4))
+    clock.now += 0.5
+    injection.turn()
+    for index in range(4):
+        injection.server_ended(index)
+    injection.release()
+    assert asked[-1] == KillDevice("worker-2")
+
+
+def test_a_run_ends_whose_aggregator_is_struck_before_its_devices_can_push(
+    clusters: Make, clock: Clock
+) -> None:
+    flapping = FaultRule("faults 0", Fault(0, "freeze", 0.001), [3, 4], Intervals(0.001))
+    injection, _ = clusters(flapping)
+    with pytest.raises(EndError, match="no update was made"):
+        for _ in range(60):
+            clock.now += 1.0
+            injection.turn()
+
+
 def test_an_aggregator_that_has_ended_is_not_given_up(clusters: Make) -> None:
     injection, _ = clusters(struck(Fault(0, "stop-network"), 5))
     for index in range(4):
