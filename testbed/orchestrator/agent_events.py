@@ -163,7 +163,8 @@ class AgentEvents:
         devices.liveness.exited(device)
         if event.status == 0:
             return
-        if self._injection.exited(device) or self._is_orphan(device):
+        orphan = device in self._plan.aggregators and self._injection.is_orphan(device)
+        if self._injection.exited(device) or orphan:
             if device in devices.hubs:
                 records.ledgers[devices.hubs.index(device)].server_kills += 1
             return
@@ -184,13 +185,8 @@ class AgentEvents:
         else:
             records.last_loss = how
             records.disturb(device)
-        # Its aggregator is dead for good, say.
-        level = "info" if self._injection.is_lost(device) else "warning"
+        level = "info" if self._injection.is_orphan(device) else "warning"
         records.event(level, f"{device} died: {how}", device, EventKind.DIED)
-
-    def _is_orphan(self, device: str) -> bool:
-        """Return True for an aggregator whose own aggregator is dead for good."""
-        return device in self._plan.aggregators and self._injection.is_lost(device)
 
     def misreported(self, device: str, error: Exception) -> None:
         """End a role that has sent something else than a report of its own.

@@ -233,10 +233,10 @@ class Injection:
         self._release_if_all_are_lost()
         return not before
 
-    def is_lost(self, device: str) -> bool:
-        """Return True if faults have lost a worker or a peer for good."""
+    def is_orphan(self, device: str) -> bool:
+        """Return True if an aggregator above a device is dead for good, so that it ends as well."""
         number = self._numbers.get(device)
-        return number is not None and self._struck.is_lost(number)
+        return number is not None and self._struck.is_orphan(number)
 
     def closed(self, number: int | None, pushes: int = 0) -> None:
         """Record a connection's end, which the server reported after all that came over it.

@@ -69,9 +69,16 @@ class Reachability:
             for one in self.above(number)[:1]
         )
 
-    def below(self, aggregators: Collection[int]) -> list[int]:
-        """Return the numbers of the workers that are below some aggregators."""
-        return [one for one in self._names if not set(aggregators).isdisjoint(self.above(one))]
+    def below(self, devices: Collection[int]) -> list[int]:
+        """Return the numbers of the workers that are below any aggregators among some devices."""
+        aggregators = set(devices) - self._names.keys()
+        if not aggregators:
+            return []
+        return [one for one in self._names if not aggregators.isdisjoint(self.above(one))]
+
+    def is_orphan(self, number: int) -> bool:
+        """Return True if an aggregator above a worker or an aggregator is dead for good."""
+        return any(map(self.never_returns, self.above(number)))
 
     def _is_a_server_cut_off(self, *, for_good: bool = False) -> bool:
         """Return True if the machine's link of a server that is beside a worker is down, or cut."""
@@ -81,11 +88,11 @@ class Reachability:
         )
 
     def never_returns(self, number: int) -> bool:
-        """Return True if a worker is dead for good, or what it calls is.
+        """Return True if a worker is dead for good: no kill of it ends, or its host is lost.
 
-        No kill of it ends, or its host is lost.
+        So it is if an aggregator above it is.
         """
-        if any(map(self.never_returns, self.above(number))):
+        if self.is_orphan(number):
             return True
         is_dead, returns = self._workers.is_killed_for_good(number), self._agenda.has_end(number)
         return is_dead and (self._workers.is_gone(number) or not returns)

@@ -464,8 +464,8 @@ def test_who_is_below_a_dead_aggregator_is_given_up(clusters: Make, clock: Clock
     )
     assert injection.paces is not None
     assert injection.paces.ended() == {0, 1}
-    assert injection.is_lost("worker-0") and injection.is_lost("aggregator-0")
-    assert not injection.is_lost("worker-2")
+    orphans = [one for one in (*NAMES, *AGGREGATORS.values()) if injection.is_orphan(one)]
+    assert orphans == ["worker-0", "worker-1", "aggregator-0"]
     clock.now += 1
     injection.turn()
     assert asked == [KillDevice("aggregator-2")]  # who is lost is struck no more
