@@ -101,6 +101,8 @@ def experiment(
         # An aggregator waits for devices that are frozen for good until it suspects them.
         made["devices"]["suspect_after"] = "700ms"
         made["faults"] = [_for_a_time(fault) for fault in made["faults"]]
+        # Each update takes a gradient of every device of a cluster.
+        made["training"]["updates"] = min(made["training"]["updates"], max(1, updates // 3))
     # Some of those that stay are struck or suspected.
     needed = algorithm["wait_for"] + workers // 5 if "wait_for" in algorithm else 1
     # Over narrow links devices that leave before a round ends would come and go thousands of times.

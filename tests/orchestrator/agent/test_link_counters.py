@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,15 @@ def send(nodes: dict[str, int], sender: str, receiver: str, size: int) -> None:
             got += len(accepted.recv(1 << 20))
 
 
+def settled(counters: LinkCounters) -> npt.NDArray[np.void]:
+    """Read until nothing has passed for a while: the last frames of connections may be on their way."""
+    before, rows = None, np.frombuffer(b"".join(counters.read()), LINK)
+    while before is None or (rows["bytes"] != before["bytes"]).any():
+        time.sleep(0.05)
+        before, rows = rows, np.frombuffer(b"".join(counters.read()), LINK)
+    return rows
+
+
 @real
 def test_links_are_counted_as_frames_of_the_mtu_in_both_directions() -> None:
     def body() -> None:
@@ -56,8 +66,7 @@ def test_links_are_counted_as_frames_of_the_mtu_in_both_directions() -> None:
         counters = LinkCounters(NETWORK, queues, namespaces)
         send(nodes, "worker-0", "server", SIZE)
         send(nodes, "server", "evaluator", SIZE)
-        raw = b"".join(counters.read())
-        rows: npt.NDArray[np.void] = np.frombuffer(raw, LINK)
+        rows = settled(counters)
         found = {(int(row["link"]), bool(row["up"])): int(row["bytes"]) for row in rows}
         # The evaluator's link is not among them, and what it is sent is in no other count.
         assert found.keys() == {(i, up) for i in (0, 2, 3, 4) for up in (True, False)}
