@@ -43,8 +43,8 @@ _WORDS = 45
 """Characters of an axis's words above which they are turned."""
 _INK = "#444444"
 _PLACED = re.compile(r'\b(?:d|x|y|width|height|transform)="[^"]*"')
-_MANY_DIGITS = re.compile(r"(?<!scale\()-?\b\d+\.\d{3,}")
-"""A number with three decimals or more, in points; a scale keeps all of its decimals."""
+_DECIMALS = re.compile(r"(?<!scale\()-?\b\d+\.\d{2,}")
+"""A number with two decimals or more, in points; a scale keeps all of its decimals."""
 _POLYGON = re.compile(r"\b[ML] \S+ \S+ \n(?:L \S+ \S+ \n)+")
 """Places that lines go to one after the other, in a path."""
 
@@ -111,19 +111,20 @@ def _save(drawn: "Figure", path: Path, *, outlined: bool = True) -> Path:
 def _svg(drawn: "Figure", *, outlined: bool) -> str:
     """Return a figure as SVG, without what makes the file a third larger and no eye sees.
 
-    That is the indentation, the decimals of a place beyond a hundredth of a point, and the letter that
-    says of each place of a polygon but the first that it is one.
+    That is the indentation, the decimals of a place beyond a tenth of a point (of an outlined letter, a
+    hundredth), and the letter that says of each place of a polygon but the first that it is one.
     """
+    digits = 2 if outlined else 1
+
+    def rounded(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.{digits}f}".rstrip("0").rstrip(".")
+
     file = io.StringIO()
     with style.look(outlined=outlined):
         drawn.savefig(file, format="svg", metadata={"Date": None})
     flush = re.sub(r"\n +", "\n", file.getvalue())
-    short = _PLACED.sub(lambda found: _MANY_DIGITS.sub(_to_hundredths, found[0]), flush)
+    short = _PLACED.sub(lambda found: _DECIMALS.sub(rounded, found[0]), flush)
     return _POLYGON.sub(lambda found: found[0].replace(" \nL ", "\n"), short)
-
-
-def _to_hundredths(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def figure(chart: Chart) -> "Figure":
