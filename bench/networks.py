@@ -184,13 +184,17 @@ def _with_struck_aggregators(made: Experiment, draw: np.random.Generator) -> Exp
     """
     if made["algorithms"][0]["name"] != "hierarchical":
         return made
-    kills = ("kill", "kill") if made["clock"] == "wall" else ()
+    kills: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ("500kbit", "2mbit", "10mbit")
+    if made["clock"] == "wall":
+        # What a slower link has queued takes longer than a device waits for who comes back.
+        kills, rates = ("kill", "kill"), ("20mbit", "50mbit", "200mbit")
     count = len(made["network"]["clusters"])
     found: list[dict[str, Any]] = []
     for fault in made["faults"]:
         how = one_of(draw, "freeze", "freeze", "stop-network", "partition", "slow", *kills)
         whose = sorted({int(one) for one in draw.integers(count, size=2)})
-        rate = one_of(draw, "500kbit", "2mbit", "10mbit")
+        rate = one_of(draw, *rates)
         if "probability" in fault["when"] or fault["who"] == "server" or draw.random() < 0.4:
             continue
         slower = {"kind": "slow", "uplink": rate} | one_of(draw, {}, {"downlink": rate})

@@ -51,7 +51,8 @@ def describe(plan: "Plan", shared: ImageCounts | DataError) -> list[str]:
     if shared.by_label is None:
         return [spread]
     most = 100 * shared.by_label.max(axis=1) / np.maximum(shared.images, 1)
-    of = f"{_spread((shared.by_label > 0).sum(axis=1))} labels"
+    labels = _spread((shared.by_label > 0).sum(axis=1))
+    of = f"{labels} label" if labels == "1" else f"{labels} labels"
     top = f"{most.min():.0f} to {most.max():.0f} % (median {np.median(most):.0f} %)"
     lines = [f"{spread}, of {of}; its most frequent label has {top} of its images"]
     count = shared.by_label.shape[1]
