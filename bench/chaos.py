@@ -112,7 +112,8 @@ def experiment(
 
 def _for_a_time(fault: dict[str, Any]) -> dict[str, Any]:
     """Return a fault that leaves aggregators in the end: without them no update is made."""
-    strikes = "aggregator-" in str(fault["who"])
+    who = fault["who"]
+    strikes = isinstance(who, dict) and any(map(is_aggregator, who.get("devices", ())))
     return {"lasting": "500ms", **fault} if strikes and isinstance(fault["how"], str) else fault
 
 

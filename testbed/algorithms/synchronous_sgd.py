@@ -125,18 +125,28 @@ class SynchronousServer(ServerHalf):
         loss: float = math.nan,
         time: float = math.nan,
     ) -> int | None:
-        if self._check_base(base_version) > 0:
+        if not self._takes(worker, base_version):
             self._came_late(worker, base_version, time)
             return None
+        self._gather(worker, update, loss, time)
+        if self._complete:
+            self._step(time)
+        return 0
+
+    def _takes(self, worker: int, base_version: int) -> bool:
+        """Return True if a gradient that a worker pushes is one of the current version's.
+
+        Raises:
+            UnexpectedMessageError: it must not push that.
+        """
+        if self._check_base(base_version) > 0:
+            return False
         if worker in self._taken:
             raise UnexpectedMessageError(
                 f"a second gradient of worker {worker} for version {base_version}"
             )
         self._taken.add(worker)
-        self._gather(worker, update, loss, time)
-        if self._complete:
-            self._step(time)
-        return 0
+        return True
 
     def finished(self, worker: int, base_version: int, *, time: float = math.nan) -> None:
         self._came_late(worker, base_version, time)

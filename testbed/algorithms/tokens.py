@@ -17,7 +17,7 @@ from testbed.algorithms.interface import Conditions
 from testbed.algorithms.learning_rate import LearningRate
 from testbed.algorithms.server_half import ServerHalf, UnexpectedMessageError
 from testbed.algorithms.synchronous_sgd import BackupOptions, StaticBackups, SynchronousServer
-from testbed.updates import FloatVector, Layout, Update
+from testbed.updates import FloatVector, Layout
 
 
 class TokenServer(SynchronousServer):
@@ -45,26 +45,11 @@ class TokenServer(SynchronousServer):
         self._held[worker] = self._queue.pop(0)
         return self.version
 
-    def push(
-        self,
-        worker: int,
-        update: Update,
-        base_version: int,
-        *,
-        loss: float = math.nan,
-        time: float = math.nan,
-    ) -> int | None:
+    def _takes(self, worker: int, base_version: int) -> bool:
         self._check_base(base_version)
         if worker not in self._held:
             raise UnexpectedMessageError(f"a gradient of worker {worker}, which has no token")
-        token = self._held.pop(worker)
-        if token < self.version:
-            self._came_late(worker, token, time)
-            return None
-        self._gather(worker, update, loss, time)
-        if self._complete:
-            self._step(time)
-        return 0
+        return self._held.pop(worker) == self.version
 
     @property
     def _complete(self) -> bool:

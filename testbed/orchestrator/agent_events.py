@@ -163,8 +163,8 @@ class AgentEvents:
         devices.liveness.exited(device)
         if event.status == 0:
             return
-        orphan = device in self._plan.aggregators and self._injection.is_orphan(device)
-        if self._injection.exited(device) or orphan:
+        orphan = self._injection.is_orphan(device)
+        if self._injection.exited(device) or (orphan and device in devices.hubs):
             if device in devices.hubs:
                 records.ledgers[devices.hubs.index(device)].server_kills += 1
             return
@@ -185,8 +185,9 @@ class AgentEvents:
         else:
             records.last_loss = how
             records.disturb(device)
-        level = "info" if self._injection.is_orphan(device) else "warning"
-        records.event(level, f"{device} died: {how}", device, EventKind.DIED)
+        records.event(
+            "info" if orphan else "warning", f"{device} died: {how}", device, EventKind.DIED
+        )
 
     def misreported(self, device: str, error: Exception) -> None:
         """End a role that has sent something else than a report of its own.

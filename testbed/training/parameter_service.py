@@ -148,13 +148,13 @@ class ParameterService(Stateful):
         self._sent: dict[int, int | None] = {}
         self._bytes: dict[int, int] = {}
         self._workers = settings.workers
-        # An aggregator waits for its own devices, and suspects them, before it has anything to send.
+        # By aggregator that faults may silence, the levels of devices below it.
         self._silent_aggregators = {
-            one: 1 + levels
+            one: levels
             for one, levels in settings.levels_below(index).items()
             if settings.faults.may_silence(one)
         }
-        self._silence = Silence(settings.timing.suspect_after, self._silent_aggregators)
+        self._silence = Silence(settings.timing.suspect_after)
         # A worker needs every server's slice, so it is enough that the first server holds its own back.
         # If each did by counts of its own, two workers might wait for each other at two servers.
         bound = getattr(settings.algorithm, "staleness_bound", None)
@@ -184,6 +184,9 @@ class ParameterService(Stateful):
         self._expected.joined(worker)
         self._sent[worker] = None
         self._bytes[worker] = 0
+        if (levels := self._silent_aggregators.get(worker)) is not None:
+            # It waits for its own devices, and suspects them, before it has anything to send.
+            self._silence.bears(worker, 1 + levels)
         self._bound.joined(worker)
         self.half.joined(worker)
         if self._begun:

@@ -164,6 +164,10 @@ class Settings(RunDevices):
             found.append(self.faults.absence_of(self.as_worker(index)))
         return max((one for one in found if one is not None), default=None)
 
+    def calls_return(self, device: int) -> bool:
+        """Return True if a role that a worker, or an aggregator, calls may be away and come back."""
+        return any(self.absence(index) is not None for index in self.called(device))
+
     def schedule(self) -> Schedule:
         """Return the schedule of the run's faults, of which nothing was drawn yet."""
         return Schedule(self.faults.rules, self.seed, self.workers)

@@ -9,29 +9,26 @@ patience until something from it comes in time (Chandra and Toueg, "Unreliable f
 reliable distributed systems", 1996): a run whose workers are all slower than that goes on.
 """
 
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Collection
 
 
 class Silence:
     """The turns of one run's workers."""
 
-    _longer_at_first: Mapping[int, int] = MappingProxyType({})
-
-    def __init__(
-        self, patience: float | None, longer_at_first: Mapping[int, int] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, patience: float | None) -> None:
         """Start without workers.
 
         Args:
             patience: seconds of the run's clock that a worker may be silent; None: without limit.
-            longer_at_first: by how many times longer some of them may be.
         """
         self._patience = patience
-        if longer_at_first:
-            self._longer_at_first = dict(longer_at_first)
         self._since: dict[int, float] = {}
         self._longer: dict[int, float] = {}
+
+    def bears(self, worker: int, times: int) -> None:
+        """Have so many times the patience with a worker, at first, until it ``was_in_time``."""
+        if self._patience is not None:
+            self._longer.setdefault(worker, times * self._patience)
 
     def begins(self, worker: int, time: float) -> None:
         """Start the worker's turn at this moment, if it has not started before."""
@@ -53,7 +50,7 @@ class Silence:
     def was_slow(self, worker: int) -> None:
         """Double the worker's patience: it was suspected, and something came from it after all."""
         if self._patience is not None:
-            self._longer[worker] = 2 * self._patience_with(worker, self._patience)
+            self._longer[worker] = 2 * self._longer.get(worker, self._patience)
 
     def lasts(self, worker: int, now: float) -> float:
         """Return the seconds for which it has been the worker's turn; it has to be its turn."""
@@ -64,11 +61,7 @@ class Silence:
         since = self._since.get(worker)
         if since is None or self._patience is None:
             return None
-        return since + self._patience_with(worker, self._patience)
-
-    def _patience_with(self, worker: int, patience: float) -> float:
-        at_first = patience * self._longer_at_first.get(worker, 1)
-        return self._longer.get(worker, at_first)
+        return since + self._longer.get(worker, self._patience)
 
     @property
     def next_deadline(self) -> float | None:

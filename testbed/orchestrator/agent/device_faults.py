@@ -73,7 +73,7 @@ class DeviceFaults:
         self._inside = {device: [link.address] for device, link in links.items()}
         """The addresses at the far end of each device's link: of all devices on its machine."""
         self._outside: dict[str, list[tuple[str, str]]] = {}
-        """Of aggregators, and of workers with a server on their machine: between what a cut is."""
+        """The pairs of addresses that a cut of a device is between, if not it and every server."""
         for device, others in cut_between.items():
             own = links[device].address
             self._outside[device] = [(own, links[other].address) for other in others]

@@ -302,6 +302,35 @@ class Injection:
         self._rates.release()
         self._release_all()
 
+    def release_aggregators(self) -> Collection[int]:
+        """End the faults of aggregators, as training has ended at all servers, or no worker is left.
+
+        One that cannot hear of the end is killed, with all that are below it: they would hear of it
+        from nobody else.
+
+        Returns:
+            The indices, as roles that serve, of those that are given up: nothing more comes of them.
+        """
+        self._are_aggregators_over = True
+        given_up = set()
+        for number in self._aggregators:
+            self._impairments.forget(number, ("freeze",))  # what has come waits there for its thaw
+            if self._serves[number] in self._ended:
+                continue
+            deaf = self._struck.is_deaf(number, UNREACHABLE) or self._workers.is_connecting(number)
+            if deaf or not self._workers.is_alive(number):
+                given_up.add(number)
+        given_up.update(
+            one for one in self._aggregators if not given_up.isdisjoint(self._struck.above(one))
+        )
+        for number in self._aggregators:
+            self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
+        for number in sorted(given_up | set(self._struck.below(given_up))):
+            if self._workers.is_alive(number):
+                self._kill(number)
+            self._workers.lose(number)
+        return [server_index(self._serves[number]) for number in given_up]
+
     # -- the server
 
     def server_exited(self, server: int) -> float:
@@ -452,35 +481,6 @@ class Injection:
             return  # the restored server says which workers it expects
         others = self._struck.others if self._are_peers else None
         self._workers.bring_back(self.server_kills, others, self._struck.can_greet)
-
-    def release_aggregators(self) -> Collection[int]:
-        """End the faults of aggregators, as training has ended at all servers, or no worker is left.
-
-        One that cannot hear of the end is killed, with all that are below it: they would hear of it
-        from nobody else.
-
-        Returns:
-            The indices, as roles that serve, of those that are given up: nothing more comes of them.
-        """
-        self._are_aggregators_over = True
-        given_up = set()
-        for number in self._aggregators:
-            self._impairments.forget(number, ("freeze",))  # what has come waits there for its thaw
-            if self._serves[number] in self._ended:
-                continue
-            deaf = self._struck.is_deaf(number, UNREACHABLE) or self._workers.is_connecting(number)
-            if deaf or not self._workers.is_alive(number):
-                given_up.add(number)
-        given_up.update(
-            one for one in self._aggregators if not given_up.isdisjoint(self._struck.above(one))
-        )
-        for number in self._aggregators:
-            self._impairments.forget(number, (*UNREACHABLE, "slow", "corrupt"))
-        for number in sorted(given_up | set(self._struck.below(given_up))):
-            if self._workers.is_alive(number):
-                self._kill(number)
-            self._workers.lose(number)
-        return [server_index(self._serves[number]) for number in given_up]
 
     def _release_all(self) -> None:
         """Undo what would keep workers from hearing of the end, and kill those that could not."""

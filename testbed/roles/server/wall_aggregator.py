@@ -24,11 +24,14 @@ class WallAggregator(WallServer):
     """An aggregator of one run, under the wall clock; a ``Driver`` of its connections."""
 
     def __init__(self, serving: ServerInputs, incarnation: int = 0) -> None:
-        """Make an incarnation of an aggregator, which is the number of times that it was killed."""
+        """Make the aggregator; nothing is called yet.
+
+        Args:
+            incarnation: the number of times that it was killed and came back.
+        """
         super().__init__(serving)
         settings = serving.settings
-        called = settings.called(settings.as_worker(serving.index))
-        comes_back = any(settings.absence(one) is not None for one in called)
+        comes_back = settings.calls_return(settings.as_worker(serving.index))
         self._upwards = Upstream(serving, comes_back=comes_back, incarnation=incarnation)
         self.host.above = self._carry
         self._is_back = incarnation > 0

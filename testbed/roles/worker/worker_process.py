@@ -55,7 +55,7 @@ def work(  # noqa: PLR0917 - what a worker is made of
     asks, overlaps = protocol == "pull", computation.overlaps(settings)
     own_times = faults.paced(times.of_device(number))
     pulls, called = settings.pulls, settings.called(number)
-    comes_back = any(settings.absence(one) is not None for one in called)
+    comes_back = settings.calls_return(number)
 
     def greet(server: int) -> Greeted:
         # Orders from before this worker, or a server with its clock, was killed no longer count.
